@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* Monotonic inside, wall clock only in records. */
+#pragma once
+
+#include <stdint.h>
+
+#define NSEC_PER_USEC UINT64_C(1000)
+#define NSEC_PER_MSEC UINT64_C(1000000)
+#define NSEC_PER_SEC UINT64_C(1000000000)
+#define USEC_PER_SEC UINT64_C(1000000)
+
+uint64_t clock_monotonic_ns(void);
+uint64_t clock_boot_ns(void);
+uint64_t clock_real_usec(void);

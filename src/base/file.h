@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+#include <stddef.h>
+
+/*
+ * Reads at most max bytes of a file (proc files too: sizes are not trusted). The caller frees *ret, which is
+ * NUL-terminated after *ret_len bytes. dir_fd may be AT_FDCWD. 0 or -errno; -E2BIG when there is more than max.
+ */
+int file_read(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len);
+/* The same, but a longer file is cut at max instead of refused. */
+int file_read_head(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len);
+/* readlink into a new string. 0 or -errno. */
+int file_readlink(int dir_fd, const char *path, char **ret);

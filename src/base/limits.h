@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Every limit of the daemon in one place; gpuxray.conf sets them by these names. Each overflow has a counter. */
+#pragma once
+
+#include <stdint.h>
+
+struct limits {
+	uint32_t processes;	    /* traced at once */
+	uint32_t live_allocations;  /* over all processes */
+	uint32_t sites_per_process; /* call sites whose bytes are kept apart; the rest share one "other" site */
+	uint32_t stacks_per_process;
+	uint32_t incidents;	    /* states of rules kept at once */
+	uint32_t queue;		    /* records waiting to be written */
+	uint32_t ring_bytes;	    /* power of two */
+	uint32_t records_per_minute; /* our own budget towards journald */
+	uint32_t libraries;	    /* probed files at once */
+};
+
+#define LIMITS_DEFAULT                                                                                                 \
+	{                                                                                                              \
+		.processes = 10000, .live_allocations = 1048576, .sites_per_process = 4096,                            \
+		.stacks_per_process = 4096, .incidents = 10000, .queue = 256, .ring_bytes = 8u << 20,                  \
+		.records_per_minute = 60, .libraries = 64,                                                             \
+	}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The daemon's own words, for its operator: one line each on stderr. Under systemd (JOURNAL_STREAM set) each line gets
+ * the <N> priority prefix. Library code logs nothing above debug; the caller that gives up says so once.
+ */
+#pragma once
+
+#include <stdarg.h>
+
+#include "base/cleanup.h"
+
+/* As in syslog(3): 3 error, 4 warning, 5 notice, 6 info, 7 debug. Lines above the maximum are dropped. */
+void log_set_max(int priority);
+int log_max(void);
+void log_line(int priority, const char *fmt, ...) _printf_(2, 3);
+void log_linev(int priority, const char *fmt, va_list ap) _printf_(2, 0);
+
+#define log_error(...) log_line(3, __VA_ARGS__)
+#define log_warning(...) log_line(4, __VA_ARGS__)
+#define log_notice(...) log_line(5, __VA_ARGS__)
+#define log_info(...) log_line(6, __VA_ARGS__)
+#define log_debug(...) log_line(7, __VA_ARGS__)

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who a process is, as captured when it was first seen. Immutable once built, shared by reference between threads:
+ * the record of an incident must say what was true then, not what /proc says when it is written.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/cleanup.h"
+
+struct identity {
+	atomic_uint refs;
+	uint32_t pid;	       /* host pid */
+	uint32_t ppid;	       /* 0 = not known */
+	uint64_t start_ns;     /* boot-time clock, as the kernel has it: identity together with pid */
+	uint64_t start_ticks;  /* clock ticks since boot, field 22 of /proc/PID/stat */
+	uint32_t uid;	       /* real uid; (uint32_t)-1 = not known */
+	/* All may be NULL when not known. Raw bytes of the process's choosing: escape before writing. */
+	char *comm;
+	char *exe;
+	char *cmdline;	 /* arguments joined by blanks, at most IDENTITY_CMDLINE_MAX bytes */
+	char *user;	 /* name of uid, or its number */
+	char *cgroup;	 /* path below the cgroup root: of cgroup v2, else of the systemd hierarchy */
+	char *unit;	 /* system unit */
+	char *user_unit; /* unit of the user manager */
+	char *container; /* 64 hex digits or the runtime's name for it */
+	char *pod;	 /* Kubernetes pod uid */
+};
+
+#define IDENTITY_CMDLINE_MAX 4096
+
+/* All zero but refs = 1; fill it before sharing. NULL when out of memory. */
+struct identity *identity_new(void);
+struct identity *identity_ref(struct identity *id);
+void identity_unref(struct identity *id); /* accepts NULL */
+DEFINE_CLEANUP(struct identity, identity_unref)

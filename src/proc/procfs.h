@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* What /proc says about a process. Parsers are pure (text in, struct out); readers take the root so that tests bring
+ * their own. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "model/identity.h"
+#include "model/stack.h"
+
+struct proc_stat {
+	uint32_t pid, ppid;
+	char state;
+	uint64_t start_ticks; /* field 22 */
+	char comm[64];	      /* between the first ( and the last ) */
+};
+/* Text of /proc/PID/stat. 0 or -EINVAL. */
+int proc_stat_parse(const char *text, struct proc_stat *ret);
+/* 0, -ESRCH when there is no such process, or -errno. */
+int proc_stat_read(const char *proc_root, uint32_t pid, struct proc_stat *ret);
+
+/* What a cgroup path tells. Strings are the caller's to free; NULL where it does not apply. */
+struct cgroup_names {
+	char *path;	 /* as in identity.cgroup */
+	char *unit, *user_unit, *container, *pod;
+};
+/* Text of /proc/PID/cgroup (v1, v2 and hybrid). 0, -EINVAL, -ENOMEM. */
+int cgroup_parse(const char *text, struct cgroup_names *ret);
+void cgroup_names_done(struct cgroup_names *n);
+
+/* Text of /proc/PID/maps, executable mappings only. Lines that do not parse are skipped. 0 or -ENOMEM. */
+int maps_parse(const char *text, uint32_t pid, uint64_t start_ns, struct address_space **ret);
+/* 0, -ESRCH, -errno. At most 64 MiB of text. */
+int maps_read(const char *proc_root, uint32_t pid, uint64_t start_ns, struct address_space **ret);
+
+/*
+ * Captures who the process is: stat, status, exe, cmdline, cgroup, passwd. What cannot be read stays NULL. comm (may be
+ * NULL) is used when /proc is gone already. start_ns = 0: take it from stat. 0, -ESRCH (nothing at all was there: *ret
+ * is still set, with pid, start and comm), -ENOMEM.
+ */
+int identity_read(const char *proc_root, uint32_t pid, uint64_t start_ns, const char *comm, struct identity **ret);
+/* Is the process with this pid still the one that started at start_ticks? */
+bool process_is_same(const char *proc_root, uint32_t pid, uint64_t start_ticks);
+/* Boot-clock nanoseconds -> ticks as in /proc/PID/stat. */
+uint64_t ticks_from_ns(uint64_t start_ns);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The edge between the tracing thread and the log. Two threads of its own: one turns reports into records (symbolising
+ * can be slow), one writes them (a stalled journal blocks for ever). Pushing never blocks.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "record/record.h"
+#include "rule/report.h"
+
+enum sink_kind {
+	SINK_AUTO, /* journal if its socket is there, else syslog, else json on stdout */
+	SINK_JOURNAL,
+	SINK_SYSLOG,
+	SINK_JSON,
+	SINK_TEXT,
+};
+
+struct reporter_options {
+	enum sink_kind sink;
+	uint32_t queue;		     /* records waiting, each of the two queues */
+	uint32_t records_per_minute; /* budget; critical ones are exempt up to ten times it */
+	const char *journal_socket;  /* NULL = /run/systemd/journal/socket: what SINK_AUTO looks for */
+	const char *syslog_socket;   /* NULL = /dev/log */
+	int syslog_cee;
+	struct redact *redact;	     /* borrowed, may be NULL */
+	int out_fd;		     /* for json and text; the reporter does not close it */
+	size_t symbol_cache_bytes;   /* 0 = default */
+};
+
+struct reporter_stats {
+	uint64_t written, dropped, budget_held, failed, stacks_pinned, stacks_dropped;
+	uint64_t queued; /* now */
+	enum sink_kind sink; /* the one in use */
+};
+
+struct reporter;
+
+int reporter_new(const struct reporter_options *o, struct reporter **ret);
+/* Takes ownership in any case. On a full queue the record of lowest severity is dropped (oldest of those) and counted;
+ * the next record that gets through carries the count in GPUXRAY_SUPPRESSED. Never blocks. */
+void reporter_push(struct reporter *r, struct report *report);
+/* Open the files a new stack needs while its process lives, so that it can be named later. Takes a reference. Never
+ * blocks; dropped and counted when too many wait. */
+void reporter_pin(struct reporter *r, struct stack *s);
+/* Looks for the journal's socket again (reload). Safe from the tracing thread. */
+void reporter_reopen(struct reporter *r);
+void reporter_stats(struct reporter *r, struct reporter_stats *ret);
+/* Writes what is queued, waiting at most timeout_ns; then gives up, ends the threads (a thread stuck in a write is
+ * abandoned) and frees. Returns how many records could not be written. */
+uint64_t reporter_stop(struct reporter *r, uint64_t timeout_ns);
+const char *sink_name(enum sink_kind k);
+int sink_from_name(const char *s, enum sink_kind *ret); /* 0 or -EINVAL */

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The pure core: events and a clock in, reports and armed bounds out. It does no I/O, and the daemon, recorded traces and
+ * tests all run it. One thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../bpf/event.h"
+#include "base/limits.h"
+#include "base/strbuf.h"
+#include "model/identity.h"
+#include "model/stack.h"
+#include "rule/report.h"
+#include "rule/rule.h"
+
+struct engine;
+struct process; /* model/process.h */
+
+struct engine_ops {
+	/* Takes ownership of the report. */
+	void (*report)(struct report *r, void *userdata);
+	/* Next totals of device-class bytes (and smallest single allocation) at which the daemon must be woken for this
+	 * process. high ~0, low 0 and single ~0 mean never. Called only when they change. */
+	void (*arm)(uint32_t pid, uint64_t start_ns, uint64_t high, uint64_t low, uint64_t single, void *userdata);
+	/* Name of a driver function by row of the call table, and of its error codes; static strings, may return NULL. */
+	const char *(*call_name)(uint32_t call, void *userdata);
+	/* 16 random bytes for an incident id. */
+	void (*random_id)(uint8_t ret[16], void *userdata);
+};
+
+int engine_new(const struct limits *limits, const struct engine_ops *ops, void *userdata, struct engine **ret);
+void engine_free(struct engine *e); /* accepts NULL; resolves nothing, says nothing */
+DEFINE_CLEANUP(struct engine, engine_free)
+
+/* Takes ownership. State of rules whose name and meaning are unchanged carries over, incidents of others are resolved. */
+int engine_set_rules(struct engine *e, struct ruleset *rs, uint64_t now_ns, uint64_t real_usec);
+
+/*
+ * One change. now_ns is the monotonic clock at processing time, real_usec the wall clock; the event's own time_ns is used
+ * for windows and births. ALLOC, FREE, FAIL, PROCESS, EXEC, EXIT are handled here; UUID goes to
+ * engine_set_ordinal(), STACK to engine_set_stack(); RESET is swept by the caller into FREE events. Unknown
+ * types are ignored. 0 or -ENOMEM (the books of that process are then marked inexact).
+ */
+int engine_event(struct engine *e, const struct event *ev, uint64_t now_ns, uint64_t real_usec);
+/* Once a second: rates, leaks, pending and resolving incidents, repeats. Every rule is evaluated each tick. */
+void engine_tick(struct engine *e, uint64_t now_ns, uint64_t real_usec);
+
+/* Identity of a process; takes a reference. Rules with a match wait for it (at most 1 s of event time). */
+int engine_set_identity(struct engine *e, uint32_t pid, uint64_t start_ns, struct identity *id);
+/* A stack of that process; takes a reference. Overwrites nothing; beyond the limit it is counted and dropped. */
+int engine_set_stack(struct engine *e, uint32_t pid, uint64_t start_ns, struct stack *s);
+/* The process calls device uuid by this ordinal. uuid_text as "GPU-xxxxxxxx-...". */
+int engine_set_ordinal(struct engine *e, uint32_t pid, uint64_t start_ns, int ordinal, const char *uuid_text);
+/* What the driver says of a device; index < 0 and ABSENT_U64 where not known. */
+int engine_set_device(struct engine *e, const char *uuid_text, int index, const char *name, uint64_t total_bytes,
+		      uint64_t used_bytes);
+
+/* Events of this process were lost. Its verdicts are inexact and its leak rules wait until a rebuild has been through and
+ * one full window has passed. */
+int engine_lost(struct engine *e, uint32_t pid, uint64_t start_ns, uint64_t count, uint64_t now_ns);
+/*
+ * Rebuild from the kernel's books: begin forgets the process's live blocks (not its peak and counts), add puts each
+ * surviving block back (as an ALLOC event; counts nothing), end sets the counters.
+ */
+int engine_rebuild_begin(struct engine *e, uint32_t pid, uint64_t start_ns);
+int engine_rebuild_add(struct engine *e, const struct event *ev);
+int engine_rebuild_end(struct engine *e, uint32_t pid, uint64_t start_ns, const struct books *b, uint64_t now_ns,
+		       uint64_t real_usec);
+
+/* For the daemon's edges: NULL when unknown. */
+struct process *engine_process(struct engine *e, uint32_t pid, uint64_t start_ns);
+/* Walks the processes; start with *iter = 0. */
+struct process *engine_next_process(struct engine *e, size_t *iter);
+
+struct engine_totals {
+	uint64_t processes, live_bytes, host_bytes, managed_bytes, events, lost_events;
+	uint64_t firing, pending;
+	uint64_t overflow_processes, overflow_sites, overflow_stacks, overflow_incidents;
+	uint64_t suppressed; /* records held back by budgets */
+	bool exact;
+};
+void engine_totals(struct engine *e, struct engine_totals *ret);
+
+/* The "processes", "devices" and "rules" members of `status --json`, as in interface.md, and the same as text tables. */
+void engine_status_json(struct engine *e, struct strbuf *sb, uint64_t now_ns);
+void engine_status_text(struct engine *e, struct strbuf *sb, uint64_t now_ns);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the engine has to say: one report becomes one record. It owns or references all it names, so it stays right after
+ * the process, the rule and the tables have changed. Fields that do not apply hold the "absent" value said beside them.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "model/identity.h"
+#include "model/stack.h"
+#include "rule/rule.h"
+
+enum report_event { /* GPUXRAY_EVENT */
+	REPORT_LIVE_BYTES, /* the first six as enum rule_kind */
+	REPORT_SINGLE_ALLOC,
+	REPORT_ALLOC_RATE,
+	REPORT_ALLOC_FAILURE,
+	REPORT_LEAK,
+	REPORT_EXIT,
+	REPORT_START, /* of the daemon: these carry text and no subject */
+	REPORT_STOP,
+	REPORT_RELOAD,
+	REPORT_HEALTH,
+	REPORT_EVENT_MAX,
+};
+
+enum report_state {
+	STATE_NONE,
+	STATE_FIRING,
+	STATE_REPEAT,
+	STATE_RESOLVED,
+};
+
+enum value_unit {
+	VALUE_BYTES,
+	VALUE_BYTES_PER_SEC,
+	VALUE_CALLS_PER_SEC,
+	VALUE_CALLS,
+};
+
+#define ABSENT_U64 UINT64_MAX
+
+struct report {
+	enum report_event event;
+	enum report_state state;
+	enum severity severity;
+	uint64_t real_usec;	/* wall clock of the event */
+	char *rule;		/* NULL for the daemon's own records */
+	char *runbook, *message; /* from the rule, may be NULL; message is expanded already */
+	uint8_t incident[16];
+	uint32_t seq;		/* 0 = no incident */
+	enum rule_scope scope;
+	char *scope_key;	/* cgroup path, unit, user, container id or device uuid; NULL for a process */
+
+	struct identity *id;	/* NULL when the subject is not a process */
+	bool process_ended;	/* never send OBJECT_PID */
+	uint32_t tid;		/* 0 = absent */
+
+	char *device_uuid;	/* "GPU-..." or NULL */
+	int device_index;	/* -1 = absent */
+	uint64_t device_bytes, device_used_bytes; /* ABSENT_U64 */
+
+	uint64_t value, limit;	/* ABSENT_U64 */
+	enum value_unit value_unit;
+	uint64_t bytes;		/* ABSENT_U64; see interface: GPUXRAY_BYTES */
+	uint64_t live_bytes, live_count, peak_bytes, host_bytes, managed_bytes, driver_bytes; /* ABSENT_U64 */
+
+	uint64_t growth_bytes_per_hour, full_in_sec, leaked_bytes, age_sec; /* ABSENT_U64 */
+
+	const char *function;	/* driver function: static string, or NULL */
+	int error;		/* 0 = absent */
+
+	struct stack *stack;	/* may be NULL */
+	uint8_t stack_reason;	/* enum stack_reason when stack is NULL */
+	uint64_t stack_bytes;	/* ABSENT_U64 */
+
+	uint64_t suppressed;	/* records held back since the last one */
+	uint64_t lost_events;	/* ABSENT_U64 */
+	bool exact;
+	uint64_t duration_ns;	/* resolved; ABSENT_U64 */
+
+	uint64_t others;	/* summary beyond max_incidents: "N more"; 0 = not a summary */
+	char *text;		/* the daemon's own records: their MESSAGE */
+	char *detail;		/* ... and further FIELD=value lines, names with the GPUXRAY_ prefix, or NULL */
+};
+
+/* All numbers absent, exact = true. NULL when out of memory. */
+struct report *report_new(enum report_event event);
+void report_free(struct report *r); /* accepts NULL */
+DEFINE_CLEANUP(struct report, report_free)
+const char *report_event_name(enum report_event e);
+const char *report_state_name(enum report_state s);

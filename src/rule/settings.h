@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* The daemon's configuration, gpuxray.conf. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/limits.h"
+
+struct settings {
+	struct limits limits;
+	char *sink;	    /* "auto", "journal", "syslog", "json", "text" */
+	bool syslog_cee;
+	char **rules;	    /* paths that replace the search path */
+	size_t rules_len;
+	char **libraries;   /* further driver libraries to probe, by path */
+	size_t libraries_len;
+	char **redact;	    /* further patterns */
+	size_t redact_len;
+	uint64_t health_interval_ns, drain_interval_ns, nvml_interval_ns;
+};
+
+/* All defaults set. 0 or -ENOMEM. */
+int settings_init(struct settings *s);
+/* path NULL = the default file below root, which may be absent. Unknown keys are errors. 0, -EINVAL, -ENOMEM. */
+int settings_load(const char *root, const char *path, struct errors *errors, struct settings *s);
+void settings_done(struct settings *s);
