@@ -188,6 +188,18 @@ struct call_desc {
 
 #define CALL_MAX 128
 
+/* Arguments of the programs that the daemon itself runs. */
+struct sweep_args {
+	__u32 has_live; /* 0: only contexts and pools were left behind */
+};
+
+struct arm_args {
+	__u32 pid;
+	__u32 pad;
+	__u64 start_ns;
+	__u64 high, low, single;
+};
+
 /* Counters of the whole tracer, one slot each in a per-CPU array. */
 enum counter {
 	COUNTER_EVENTS,

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: MIT */
+/* One function a subcommand; argv[0] is its name. Each returns the exit status of interface and man page. */
+#pragma once
+
+int cmd_run(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_status(int argc, char **argv);

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: MIT */
+/* Start, loop, stop. */
+#include "cmd/daemon.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cmd/daemon_internal.h"
+#include "trace/calls.h"
+
+/* Exec storms make thousands of mappings a second: after each look the fd rests so long. A library is found at most so
+ * much later; the driver's own initialisation takes longer. */
+#define MMAP_REST_USEC (20 * 1000)
+#define SWEEP_NS (10 * NSEC_PER_SEC)
+#define STATUS_NS (10 * NSEC_PER_SEC)
+#define STOP_NS (5 * NSEC_PER_SEC)
+
+static int on_ring(sd_event_source *s, int fd, uint32_t revents, void *userdata)
+{
+	daemon_drain(userdata);
+	return 0;
+}
+
+static int on_drain(sd_event_source *s, uint64_t usec, void *userdata)
+{
+	daemon_drain(userdata);
+	return 0;
+}
+
+static void drain_mmaps(struct daemon *d)
+{
+	uint64_t lost;
+
+	(void)mmap_watch_drain(d->mmaps, daemon_mapped, d, &lost);
+	if (lost) {
+		log_debug("%llu mapping records lost, looking at /proc", (unsigned long long)lost);
+		(void)libraries_scan(d->libraries);
+	}
+	if (!d->libraries_said && libraries_count(d->libraries)) {
+		d->libraries_said = true;
+		daemon_notify_status(d);
+	}
+}
+
+static int on_mmap(sd_event_source *s, int fd, uint32_t revents, void *userdata)
+{
+	struct daemon *d = userdata;
+
+	drain_mmaps(d);
+	(void)sd_event_source_set_enabled(d->mmap_source, SD_EVENT_OFF);
+	(void)sd_event_source_set_time_relative(d->mmap_timer, MMAP_REST_USEC);
+	return sd_event_source_set_enabled(d->mmap_timer, SD_EVENT_ONESHOT);
+}
+
+static int on_mmap_rested(sd_event_source *s, uint64_t usec, void *userdata)
+{
+	struct daemon *d = userdata;
+
+	drain_mmaps(d);
+	return sd_event_source_set_enabled(d->mmap_source, SD_EVENT_ON);
+}
+
+static int on_tick(sd_event_source *s, uint64_t usec, void *userdata)
+{
+	struct daemon *d = userdata;
+	int r;
+
+	daemon_drain(d);
+	daemon_check_books(d);
+	engine_tick(d->engine, d->now_ns, d->real_usec);
+	r = tracer_sweep(d->tracer);
+	if (r < 0)
+		log_debug("clearing what dead processes left failed: %s", strerror(-r));
+	if (d->now_ns - d->sweep_ns >= SWEEP_NS) {
+		d->sweep_ns = d->now_ns;
+		(void)libraries_sweep(d->libraries);
+	}
+	if (d->now_ns - d->status_ns >= STATUS_NS) {
+		d->status_ns = d->now_ns;
+		daemon_notify_status(d);
+	}
+	if (d->now_ns - d->health_ns >= d->settings->health_interval_ns) {
+		d->health_ns = d->now_ns;
+		daemon_say_health(d);
+	}
+	(void)sd_event_source_set_time_relative(s, TICK_NS / NSEC_PER_USEC);
+	return sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+}
+
+static int on_nvml(sd_event_source *s, int fd, uint32_t revents, void *userdata)
+{
+	struct daemon *d = userdata;
+	struct gpu_snapshot fresh = {};
+	size_t iter = 0;
+	void *value;
+
+	if (!nvml_watch_take(d->nvml, &fresh))
+		return 0;
+	gpu_snapshot_done(&d->gpus);
+	d->gpus = fresh;
+	for (size_t i = 0; i < d->gpus.device_count; i++) {
+		const struct gpu_device *g = &d->gpus.devices[i];
+
+		(void)engine_set_device(d->engine, g->uuid, g->index, g->name, g->total_bytes, g->used_bytes);
+	}
+	while (map64_next(&d->known, &iter, NULL, &value))
+		if (((struct known *)value)->wants_device)
+			daemon_name_devices(d, value);
+	return 0;
+}
+
+static int on_reload(sd_event_source *s, const struct signalfd_siginfo *si, void *userdata)
+{
+	struct daemon *d = userdata;
+
+	(void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(clock_monotonic_ns() / NSEC_PER_USEC));
+	reporter_reopen(d->reporter);
+	if (daemon_load_rules(d, true) == 0) {
+		log_info("rules reloaded: %zu", d->rule_count);
+		daemon_say(d, REPORT_RELOAD, SEVERITY_INFO, "rules reloaded: %zu rules, digest %s", d->rule_count, d->digest);
+		daemon_notify_status(d);
+	}
+	(void)sd_notify(0, "READY=1");
+	return 0;
+}
+
+static void report_cb(struct report *r, void *userdata)
+{
+	struct daemon *d = userdata;
+
+	reporter_push(d->reporter, r);
+}
+
+static void arm_cb(uint32_t pid, uint64_t start_ns, uint64_t high, uint64_t low, uint64_t single, void *userdata)
+{
+	struct daemon *d = userdata;
+
+	if (tracer_arm(d->tracer, pid, start_ns, high, low, single) > 0)
+		d->drain_again = true;
+}
+
+static const char *call_cb(uint32_t call, void *userdata)
+{
+	return call_symbol(call);
+}
+
+static void random_cb(uint8_t ret[16], void *userdata)
+{
+	if (getrandom(ret, 16, GRND_NONBLOCK) == 16)
+		return;
+	/* Early boot: unique, if not unguessable. */
+	uint64_t words[2] = { clock_monotonic_ns(), clock_real_usec() };
+
+	memcpy(ret, words, 16);
+}
+
+/* With uprobe_multi nothing later needs CAP_SYS_ADMIN. Quietly kept where the call is refused. */
+static void drop_admin(void)
+{
+	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct c[2] = {};
+
+	if (syscall(SYS_capget, &h, c) < 0)
+		return;
+	c[CAP_SYS_ADMIN / 32].effective &= ~(1u << (CAP_SYS_ADMIN % 32));
+	c[CAP_SYS_ADMIN / 32].permitted &= ~(1u << (CAP_SYS_ADMIN % 32));
+	(void)syscall(SYS_capset, &h, c);
+}
+
+static int start_tracing(struct daemon *d)
+{
+	struct tracer_options to = { .limits = d->settings->limits, .pids = d->options->pids, .pids_len = d->options->pids_len,
+				     .no_multi = d->options->no_multi, .bare = d->options->bare };
+	struct libraries_options lo = { .proc_root = "/proc", .limit = d->settings->limits.libraries,
+					.paths = d->settings->libraries, .paths_len = d->settings->libraries_len };
+	char why[512] = "";
+	int r = tracer_new(&to, &d->tracer, why, sizeof(why));
+
+	if (r < 0) {
+		log_error("cannot trace: %s", why);
+		return r;
+	}
+	r = libraries_new(d->tracer, &lo, &d->libraries);
+	if (r < 0)
+		return r;
+	/* Watch first, then look: what is mapped in between is seen twice, not missed. */
+	r = mmap_watch_new(&d->mmaps);
+	if (r < 0) {
+		log_error("cannot watch for libraries being loaded (perf_event_open: %s): run as root or give CAP_PERFMON",
+			  strerror(-r));
+		return r;
+	}
+	r = libraries_scan(d->libraries);
+	if (r < 0) {
+		log_error("cannot read /proc: %s", strerror(-r));
+		return r;
+	}
+	d->libraries_said = libraries_count(d->libraries) > 0;
+	if (d->libraries_said)
+		log_info("probing %zu driver librar%s", libraries_count(d->libraries),
+			 libraries_count(d->libraries) == 1 ? "y" : "ies");
+	else
+		log_info("no process has loaded a GPU driver library yet: waiting for one");
+	if (tracer_is_multi(d->tracer))
+		drop_admin();
+	return 0;
+}
+
+static int start_reporting(struct daemon *d)
+{
+	_cleanup_errors_ struct errors errors = ERRORS_INIT;
+	struct reporter_options ro = { .sink = d->options->sink, .queue = d->settings->limits.queue,
+				       .records_per_minute = d->settings->limits.records_per_minute,
+				       .syslog_cee = d->settings->syslog_cee, .out_fd = STDOUT_FILENO };
+	struct engine_ops ops = { .report = report_cb, .arm = arm_cb, .call_name = call_cb, .random_id = random_cb };
+	int r = redact_new(d->settings->redact, d->settings->redact_len, &errors, &d->redact);
+
+	errors_print(&errors, stderr);
+	if (r < 0)
+		return r;
+	ro.redact = d->redact;
+	r = reporter_new(&ro, &d->reporter);
+	if (r < 0) {
+		log_error("cannot start the reporter: %s", strerror(-r));
+		return r;
+	}
+	r = engine_new(&d->settings->limits, &ops, d, &d->engine);
+	if (r == 0)
+		r = resync_new(d->tracer, d->engine, &d->resync);
+	if (r < 0) {
+		log_error("cannot start: %s", strerror(-r));
+		return r;
+	}
+	r = daemon_load_rules(d, false);
+	if (r < 0)
+		log_error("cannot start with these rules: mend them and try `gpuxray check`");
+	return r;
+}
+
+static int add_sources(struct daemon *d)
+{
+	sigset_t mask;
+	int r;
+
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGTERM);
+	sigaddset(&mask, SIGINT);
+	sigaddset(&mask, SIGHUP);
+	sigprocmask(SIG_BLOCK, &mask, NULL);
+	r = sd_event_add_signal(d->event, NULL, SIGTERM, NULL, NULL);
+	if (r >= 0)
+		r = sd_event_add_signal(d->event, NULL, SIGINT, NULL, NULL);
+	if (r >= 0)
+		r = sd_event_add_signal(d->event, NULL, SIGHUP, on_reload, d);
+	if (r >= 0)
+		r = sd_event_add_io(d->event, &d->ring_source, tracer_fd(d->tracer), EPOLLIN, on_ring, d);
+	if (r >= 0)
+		r = sd_event_add_io(d->event, &d->mmap_source, mmap_watch_fd(d->mmaps), EPOLLIN, on_mmap, d);
+	if (r >= 0)
+		r = sd_event_add_time_relative(d->event, &d->mmap_timer, CLOCK_MONOTONIC, 0, 1000, on_mmap_rested, d);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(d->mmap_timer, SD_EVENT_OFF);
+	if (r >= 0)
+		r = sd_event_add_time_relative(d->event, &d->drain_timer, CLOCK_MONOTONIC, 0, 5000, on_drain, d);
+	if (r >= 0)
+		r = sd_event_add_time_relative(d->event, &d->tick_timer, CLOCK_MONOTONIC, TICK_NS / NSEC_PER_USEC, 10000,
+					       on_tick, d);
+	if (r >= 0 && d->nvml)
+		r = sd_event_add_io(d->event, NULL, nvml_watch_fd(d->nvml), EPOLLIN, on_nvml, d);
+	/* News that cannot wait come before housekeeping. */
+	if (r >= 0)
+		r = sd_event_source_set_priority(d->ring_source, SD_EVENT_PRIORITY_NORMAL - 10);
+	if (r >= 0)
+		r = sd_event_set_watchdog(d->event, true);
+	return r;
+}
+
+static void status_cb(bool json, struct strbuf *sb, void *userdata)
+{
+	daemon_status_text(userdata, json, sb);
+}
+
+static void serve_status(struct daemon *d)
+{
+	int r = status_server_new(d->event, d->options->socket, status_cb, d, &d->status);
+
+	if (r == -EADDRINUSE)
+		log_warning("%s: another gpuxray answers there; `gpuxray status` will show that one", d->options->socket);
+	else if (r < 0)
+		log_warning("%s: no status socket (%s)", d->options->socket, strerror(-r));
+}
+
+static void daemon_done(struct daemon *d)
+{
+	size_t iter = 0;
+	void *value;
+
+	status_server_free(d->status);
+	sd_event_unref(d->event);
+	resync_free(d->resync);
+	engine_free(d->engine);
+	nvml_watch_free(d->nvml);
+	gpu_snapshot_done(&d->gpus);
+	mmap_watch_free(d->mmaps);
+	libraries_free(d->libraries);
+	tracer_free(d->tracer);
+	while (map64_next(&d->known, &iter, NULL, &value)) {
+		address_space_unref(((struct known *)value)->space);
+		free(value);
+	}
+	map64_done(&d->known);
+}
+
+static int daemon_start(struct daemon *d)
+{
+	int r = start_tracing(d);
+
+	if (r == 0)
+		r = start_reporting(d);
+	if (r < 0)
+		return r;
+	if (nvml_watch_new(NULL, d->settings->nvml_interval_ns, &d->nvml) < 0)
+		d->nvml = NULL;
+	r = sd_event_new(&d->event);
+	if (r >= 0)
+		r = add_sources(d);
+	if (r < 0) {
+		log_error("cannot set up the event loop: %s", strerror(-r));
+		return r;
+	}
+	serve_status(d);
+	daemon_say(d, REPORT_START, SEVERITY_INFO,
+		   "gpuxray %s started, %zu rules, %zu driver libraries probed%s; memory allocated before now is not known",
+		   GPUXRAY_VERSION, d->rule_count, libraries_count(d->libraries),
+		   libraries_count(d->libraries) ? "" : " (waiting for one)");
+	daemon_notify_status(d);
+	(void)sd_notify(0, "READY=1");
+	return 0;
+}
+
+int daemon_run(const struct daemon_options *o)
+{
+	struct daemon d = { .options = o, .settings = o->settings };
+	uint64_t unwritten = 0;
+	int r;
+
+	(void)signal(SIGPIPE, SIG_IGN);
+	d.started_ns = d.health_ns = d.sweep_ns = d.status_ns = clock_monotonic_ns();
+	r = daemon_start(&d);
+	if (r == 0) {
+		r = sd_event_loop(d.event);
+		(void)sd_notify(0, "STOPPING=1");
+		daemon_drain(&d);
+		daemon_say(&d, REPORT_STOP, SEVERITY_INFO, "gpuxray %s stopped after %llu events", GPUXRAY_VERSION,
+			   (unsigned long long)d.events);
+	}
+	if (d.reporter)
+		unwritten = reporter_stop(d.reporter, r == 0 ? STOP_NS : NSEC_PER_SEC);
+	if (unwritten)
+		log_warning("%llu records could not be written", (unsigned long long)unwritten);
+	daemon_done(&d);
+	redact_free(d.redact);
+	return r;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* The daemon: one loop that drains the probes, keeps the books, and hands reports to the reporter's threads. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/strbuf.h"
+#include "record/reporter.h"
+#include "rule/settings.h"
+
+struct daemon_options {
+	struct settings *settings; /* borrowed for the daemon's life */
+	char *const *rules;	   /* rule paths; none = the settings', else the search path */
+	size_t rules_len;
+	const uint32_t *pids;
+	size_t pids_len;
+	enum sink_kind sink;
+	const char *socket; /* of the status server */
+	bool no_multi, bare;
+};
+
+/* Runs until SIGTERM or SIGINT. 0 on a clean stop; on a failure of start-up the reason has been logged. */
+int daemon_run(const struct daemon_options *o);

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* From the ring to the engine. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cmd/daemon_internal.h"
+#include "proc/procfs.h"
+#include "proc/visible_devices.h"
+
+/* First sight of a process: who it is, while it is there to be asked. */
+static void capture(struct daemon *d, struct known *k)
+{
+	_cleanup_(identity_unrefp) struct identity *id = NULL;
+
+	if (identity_read("/proc", k->pid, k->start_ns, NULL, &id) == -ENOMEM || !id)
+		return;
+	(void)engine_set_identity(d->engine, k->pid, k->start_ns, id);
+	(void)maps_read("/proc", k->pid, k->start_ns, &k->space);
+}
+
+void daemon_forget(struct daemon *d, uint32_t pid, uint64_t start_ns)
+{
+	struct known *k = map64_get(&d->known, pid);
+
+	if (!k || k->start_ns != start_ns)
+		return;
+	(void)map64_remove(&d->known, pid);
+	if (d->last == k)
+		d->last = NULL;
+	address_space_unref(k->space);
+	free(k);
+}
+
+void daemon_end(struct daemon *d, uint32_t pid, uint64_t start_ns)
+{
+	struct event ev = { .type = EVENT_EXIT, .pid = pid, .start_ns = start_ns, .time_ns = d->now_ns,
+			    .device = EVENT_NO_DEVICE };
+
+	(void)engine_event(d->engine, &ev, d->now_ns, d->real_usec);
+	daemon_forget(d, pid, start_ns);
+}
+
+struct known *daemon_known(struct daemon *d, uint32_t pid, uint64_t start_ns)
+{
+	struct known *k;
+
+	if (d->last && d->last->pid == pid && d->last->start_ns == start_ns)
+		return d->last;
+	k = map64_get(&d->known, pid);
+	if (k && k->start_ns != start_ns) {
+		if (k->start_ns > start_ns) /* late news of an earlier bearer of the pid */
+			return NULL;
+		/* The pid was reused: the end of the one before was lost. */
+		daemon_end(d, k->pid, k->start_ns);
+		k = NULL;
+	}
+	if (!k) {
+		if (d->known.len >= 2 * (size_t)d->settings->limits.processes)
+			return NULL; /* the engine counts it */
+		k = calloc(1, sizeof(*k));
+		if (!k)
+			return NULL;
+		k->pid = pid;
+		k->start_ns = start_ns;
+		if (map64_put(&d->known, pid, k) < 0) {
+			free(k);
+			return NULL;
+		}
+		/* Any event will do: the one that announces a process may have been lost. */
+		struct event ev = { .type = EVENT_PROCESS, .pid = pid, .start_ns = start_ns, .time_ns = d->now_ns,
+				    .device = EVENT_NO_DEVICE };
+
+		(void)engine_event(d->engine, &ev, d->now_ns, d->real_usec);
+		capture(d, k);
+	}
+	d->last = k;
+	return k;
+}
+
+static void set_ordinal(struct daemon *d, struct known *k, int ordinal, const char *uuid)
+{
+	(void)engine_set_ordinal(d->engine, k->pid, k->start_ns, ordinal, uuid);
+	if (ordinal >= -1 && ordinal < 63)
+		k->devices_named |= 1ull << (ordinal + 1);
+}
+
+static void on_uuid(struct daemon *d, struct known *k, const struct event *ev, size_t size)
+{
+	const struct event_uuid *u = (const void *)ev;
+	char text[64];
+	const uint8_t *b = u->uuid;
+
+	if (size < sizeof(*u))
+		return;
+	snprintf(text, sizeof(text), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+		 b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+	set_ordinal(d, k, ev->device, text);
+}
+
+/* The device a call went to is not known when its context was made current before we came: then it is the only one the
+ * machine has, or the only one on which the driver lists the process. */
+static const struct gpu_device *only_device(const struct gpu_snapshot *s, uint32_t pid)
+{
+	const struct gpu_device *found = NULL;
+
+	if (s->device_count == 1)
+		return &s->devices[0];
+	for (size_t i = 0; i < s->process_count; i++) {
+		if (s->processes[i].pid != pid)
+			continue;
+		for (size_t j = 0; j < s->device_count; j++) {
+			if (s->devices[j].index != s->processes[i].index)
+				continue;
+			if (found && found != &s->devices[j])
+				return NULL;
+			found = &s->devices[j];
+		}
+	}
+	return found;
+}
+
+void daemon_name_devices(struct daemon *d, struct known *k)
+{
+	_cleanup_free_ char *text = NULL;
+	_cleanup_free_ char *visible = NULL;
+	uint64_t unnamed = k->ordinals_seen & ~k->devices_named;
+	char path[64];
+	size_t len;
+
+	k->wants_device = false;
+	if (!unnamed)
+		return;
+	if (!d->gpus.device_count) {
+		k->wants_device = true;
+		return;
+	}
+	snprintf(path, sizeof(path), "/proc/%u/environ", k->pid);
+	if (file_read_head(AT_FDCWD, path, 1 << 20, &text, &len) == 0)
+		(void)environ_get(text, len, "CUDA_VISIBLE_DEVICES", &visible);
+	for (int i = -1; i < 63; i++) {
+		const struct gpu_device *g;
+
+		if (!(unnamed & (1ull << (i + 1))))
+			continue;
+		g = i < 0 ? only_device(&d->gpus, k->pid) : visible_device(visible, &d->gpus, i);
+		if (g)
+			set_ordinal(d, k, i, g->uuid);
+		else
+			k->wants_device = true;
+	}
+}
+
+static void note_ordinal(struct daemon *d, struct known *k, int ordinal)
+{
+	uint64_t bit;
+
+	if (ordinal < -1 || ordinal >= 63)
+		return;
+	bit = 1ull << (ordinal + 1);
+	if (k->ordinals_seen & bit)
+		return;
+	k->ordinals_seen |= bit;
+	if (!(k->devices_named & bit))
+		daemon_name_devices(d, k);
+}
+
+static bool covers(const struct address_space *as, const uint64_t *ip, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!address_space_find(as, ip[i]))
+			return false;
+	return true;
+}
+
+static void on_stack(struct daemon *d, struct known *k, const struct event *ev, size_t size)
+{
+	const struct event_stack *es = (const void *)ev;
+	size_t skip, n, room = (size - offsetof(struct event_stack, ip)) / sizeof(uint64_t);
+	uint64_t ip[EVENT_STACK_MAX];
+	struct address_space *fresh = NULL;
+	struct stack *s;
+
+	if (size < offsetof(struct event_stack, ip))
+		return;
+	skip = MIN((size_t)es->pad, MIN(room, (size_t)EVENT_STACK_MAX));
+	n = MIN((size_t)es->count, MIN(room, (size_t)EVENT_STACK_MAX) - skip);
+	memcpy(ip, es->ip + skip, n * sizeof(*ip));
+	if (!k->space || (k->space_is_stale && !covers(k->space, ip, n))) {
+		/* Gone already: the older picture, and what has been mapped since is shown as bare addresses. */
+		if (maps_read("/proc", k->pid, k->start_ns, &fresh) == 0 && fresh->count) {
+			address_space_unref(k->space);
+			k->space = fresh;
+			k->space_is_stale = false;
+		} else {
+			address_space_unref(fresh);
+		}
+	}
+	s = stack_new(ev->stack, ev->pid, ev->stack_reason, k->space, ip, n);
+	if (!s)
+		return;
+	(void)engine_set_stack(d->engine, k->pid, k->start_ns, s);
+	reporter_pin(d->reporter, s);
+	stack_unref(s);
+}
+
+static int on_event(const struct event *ev, size_t size, void *userdata)
+{
+	struct daemon *d = userdata;
+	struct known *k;
+
+	d->events++;
+	k = daemon_known(d, ev->pid, ev->start_ns);
+	if (!k)
+		return 0;
+	switch (ev->type) {
+	case EVENT_PROCESS: /* daemon_known() has done all of it */
+		return 0;
+	case EVENT_UUID:
+		on_uuid(d, k, ev, size);
+		return 0;
+	case EVENT_STACK:
+		on_stack(d, k, ev, size);
+		return 0;
+	case EVENT_EXIT:
+	case EVENT_EXEC:
+		(void)engine_event(d->engine, ev, d->now_ns, d->real_usec);
+		daemon_forget(d, ev->pid, ev->start_ns);
+		return 0;
+	case EVENT_ALLOC:
+	case EVENT_FAIL:
+		note_ordinal(d, k, ev->device);
+		break;
+	}
+	if (!resync_filter(d->resync, ev))
+		return 0;
+	k->is_changed = true;
+	if (engine_event(d->engine, ev, d->now_ns, d->real_usec) == -ENOMEM)
+		(void)resync_want(d->resync, ev->pid, ev->start_ns);
+	return 0;
+}
+
+void daemon_drain(struct daemon *d)
+{
+	int n, rounds = 0;
+
+	do {
+		d->drain_again = false;
+		d->now_ns = clock_monotonic_ns();
+		d->real_usec = clock_real_usec();
+		n = tracer_drain(d->tracer, DRAIN_EVENTS_MAX, on_event, d);
+		if (n < 0) {
+			log_warning("reading the ring buffer failed: %s", strerror(-n));
+			return;
+		}
+	} while (d->drain_again && ++rounds < 4);
+	/* Busy: come back soon. Idle: the tick or a wake-up from the probes will do. */
+	if (n > 0)
+		(void)sd_event_source_set_time_relative(d->drain_timer, n == DRAIN_EVENTS_MAX ? 0 :
+							d->settings->drain_interval_ns / NSEC_PER_USEC);
+	(void)sd_event_source_set_enabled(d->drain_timer, n > 0 ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+}
+
+void daemon_mapped(uint32_t pid, const struct mapping *m, void *userdata)
+{
+	struct daemon *d = userdata;
+	int r = libraries_mapped(d->libraries, pid, m);
+	struct known *k = map64_get(&d->known, pid);
+
+	if (k)
+		k->space_is_stale = true;
+	if (r > 0)
+		log_info("probing %s, first mapped by process %u", m->path, pid);
+	else if (r < 0 && r != -ENOENT && r != -ESTALE)
+		log_warning("%s (mapped by process %u) cannot be probed: %s", m->path, pid, strerror(-r));
+}

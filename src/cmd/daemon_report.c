@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* What the daemon says of itself: its own records, its status, its rules. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "cmd/daemon_internal.h"
+
+static void details(struct daemon *d, struct strbuf *sb)
+{
+	struct engine_totals t;
+	struct reporter_stats rs = {};
+	uint64_t c[COUNTER_MAX] = {};
+
+	engine_totals(d->engine, &t);
+	reporter_stats(d->reporter, &rs);
+	(void)tracer_counters(d->tracer, c);
+	strbuf_addf(sb, "GPUXRAY_VERSION=%s\n", GPUXRAY_VERSION);
+	strbuf_addf(sb, "GPUXRAY_RULES=%zu\nGPUXRAY_RULES_DIGEST=%s\n", d->rule_count, d->digest);
+	strbuf_addf(sb, "GPUXRAY_PROCESSES=%llu\n", (unsigned long long)t.processes);
+	strbuf_addf(sb, "GPUXRAY_LIVE_BYTES=%llu\n", (unsigned long long)t.live_bytes);
+	strbuf_addf(sb, "GPUXRAY_LIBRARIES=%zu\n", libraries_count(d->libraries));
+	strbuf_addf(sb, "GPUXRAY_EVENTS=%llu\n", (unsigned long long)c[COUNTER_EVENTS]);
+	strbuf_addf(sb, "GPUXRAY_LOST_EVENTS=%llu\nGPUXRAY_EXACT=%d\n", (unsigned long long)c[COUNTER_LOST], t.exact);
+	strbuf_addf(sb, "GPUXRAY_RECORDS_WRITTEN=%llu\nGPUXRAY_RECORDS_DROPPED=%llu\n", (unsigned long long)rs.written,
+		    (unsigned long long)(rs.dropped + rs.failed));
+	for (int i = COUNTER_LOST + 1; i < COUNTER_MAX; i++)
+		if (c[i]) {
+			char name[64];
+			size_t n;
+
+			snprintf(name, sizeof(name), "%s", counter_name((enum counter)i));
+			for (n = 0; name[n]; n++)
+				name[n] = (char)(name[n] >= 'a' && name[n] <= 'z' ? name[n] - 32 : name[n]);
+			strbuf_addf(sb, "GPUXRAY_%s=%llu\n", name, (unsigned long long)c[i]);
+		}
+}
+
+void daemon_say(struct daemon *d, enum report_event event, enum severity severity, const char *fmt, ...)
+{
+	_cleanup_(report_freep) struct report *r = report_new(event);
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+	va_list ap;
+	int n;
+
+	if (!r)
+		return;
+	va_start(ap, fmt);
+	n = vasprintf(&r->text, fmt, ap);
+	va_end(ap);
+	if (n < 0) {
+		r->text = NULL;
+		return;
+	}
+	r->severity = severity;
+	r->real_usec = clock_real_usec();
+	details(d, &sb);
+	if (strbuf_steal(&sb, &r->detail) < 0)
+		r->detail = NULL;
+	reporter_push(d->reporter, TAKE_PTR(r));
+}
+
+void daemon_say_health(struct daemon *d)
+{
+	struct engine_totals t;
+	char bytes[FORMAT_UNITS_MAX];
+
+	engine_totals(d->engine, &t);
+	daemon_say(d, REPORT_HEALTH, SEVERITY_INFO,
+		   "health: %llu processes, %s live, %llu firing, %llu events lost, %zu rules, %zu libraries probed",
+		   (unsigned long long)t.processes, format_bytes(bytes, t.live_bytes), (unsigned long long)t.firing,
+		   (unsigned long long)d->lost_seen, d->rule_count, libraries_count(d->libraries));
+}
+
+void daemon_notify_status(struct daemon *d)
+{
+	struct engine_totals t;
+	char bytes[FORMAT_UNITS_MAX];
+
+	engine_totals(d->engine, &t);
+	if (!libraries_count(d->libraries))
+		(void)sd_notifyf(0, "STATUS=Waiting for a process to load the GPU driver library, %zu rules", d->rule_count);
+	else
+		(void)sd_notifyf(0, "STATUS=%llu processes, %s live, %llu firing, %llu lost", (unsigned long long)t.processes,
+				 format_bytes(bytes, t.live_bytes), (unsigned long long)t.firing,
+				 (unsigned long long)d->lost_seen);
+}
+
+/* Refused rules never replace working ones. */
+int daemon_load_rules(struct daemon *d, bool is_reload)
+{
+	_cleanup_errors_ struct errors errors = ERRORS_INIT;
+	_cleanup_(ruleset_freep) struct ruleset *rs = NULL;
+	bool own = d->options->rules_len > 0;
+	const struct error *first = NULL;
+	int r = ruleset_load("", own ? d->options->rules : d->settings->rules,
+			     own ? d->options->rules_len : d->settings->rules_len, &errors, &rs);
+
+	for (size_t i = 0; i < errors.len; i++) {
+		const struct error *e = &errors.list[i];
+
+		log_line(e->is_warning ? 4 : 3, "%s:%d: %s", e->file ?: "rules", e->line, e->text);
+		if (!e->is_warning && !first)
+			first = e;
+	}
+	if (r < 0) {
+		if (!is_reload)
+			return r;
+		(void)sd_notifyf(0, "STATUS=Reload refused: %s:%d: %s", first ? first->file : "rules", first ? first->line : 0,
+				 first ? first->text : strerror(-r));
+		daemon_say(d, REPORT_RELOAD, SEVERITY_ERROR, "reload refused, the old rules stay: %s:%d: %s (%zu errors)",
+			   first ? first->file : "rules", first ? first->line : 0, first ? first->text : strerror(-r),
+			   errors.error_count);
+		return r;
+	}
+	snprintf(d->digest, sizeof(d->digest), "%s", rs->digest);
+	d->rule_count = rs->len;
+	return engine_set_rules(d->engine, TAKE_PTR(rs), clock_monotonic_ns(), clock_real_usec());
+}
+
+static void libraries_json(struct daemon *d, struct strbuf *sb)
+{
+	json_key(sb, "libraries");
+	strbuf_addc(sb, '[');
+	for (size_t i = 0; i < libraries_count(d->libraries); i++) {
+		struct library_info l;
+
+		libraries_get(d->libraries, i, &l);
+		strbuf_adds(sb, i ? ",{" : "{");
+		json_str(sb, "path", l.path);
+		json_u64(sb, "inode", l.inode);
+		json_u64(sb, "calls_found", l.stats.found);
+		json_u64(sb, "processes", l.pids);
+		json_str(sb, "error", l.error ? strerror(-l.error) : NULL);
+		strbuf_addc(sb, '}');
+	}
+	strbuf_addc(sb, ']');
+}
+
+static void counters_json(struct daemon *d, struct strbuf *sb)
+{
+	uint64_t c[COUNTER_MAX] = {};
+	struct reporter_stats rs = {};
+
+	(void)tracer_counters(d->tracer, c);
+	reporter_stats(d->reporter, &rs);
+	json_key(sb, "counters");
+	strbuf_addc(sb, '{');
+	for (int i = 0; i < COUNTER_MAX; i++)
+		json_u64(sb, counter_name((enum counter)i), c[i]);
+	strbuf_addc(sb, '}');
+	json_key(sb, "records");
+	strbuf_addc(sb, '{');
+	json_str(sb, "sink", sink_name(rs.sink));
+	json_u64(sb, "written", rs.written);
+	json_u64(sb, "dropped", rs.dropped);
+	json_u64(sb, "failed", rs.failed);
+	json_u64(sb, "held", rs.budget_held);
+	json_u64(sb, "queued", rs.queued);
+	strbuf_addc(sb, '}');
+	json_u64(sb, "kernel_memory_bytes_max", tracer_memory_bytes(d->tracer));
+}
+
+static void status_json(struct daemon *d, struct strbuf *sb)
+{
+	struct engine_totals t;
+
+	engine_totals(d->engine, &t);
+	strbuf_addc(sb, '{');
+	json_str(sb, "version", GPUXRAY_VERSION);
+	json_bool(sb, "exact", t.exact);
+	json_u64(sb, "lost_events", d->lost_seen);
+	json_u64(sb, "uptime_sec", (clock_monotonic_ns() - d->started_ns) / NSEC_PER_SEC);
+	json_str(sb, "probes", tracer_is_multi(d->tracer) ? "uprobe_multi" : "perf");
+	json_str(sb, "nvml", d->nvml ? nvml_watch_status(d->nvml) : NULL);
+	libraries_json(d, sb);
+	counters_json(d, sb);
+	json_u64(sb, "rules_loaded", d->rule_count);
+	json_str(sb, "rules_digest", d->digest);
+	strbuf_addc(sb, ',');
+	engine_status_json(d->engine, sb, clock_monotonic_ns());
+	strbuf_adds(sb, "}\n");
+}
+
+void daemon_status_text(struct daemon *d, bool json, struct strbuf *sb)
+{
+	struct engine_totals t;
+	struct reporter_stats rs = {};
+	char bytes[FORMAT_UNITS_MAX], up[FORMAT_UNITS_MAX];
+
+	daemon_drain(d);
+	if (json) {
+		status_json(d, sb);
+		return;
+	}
+	engine_totals(d->engine, &t);
+	reporter_stats(d->reporter, &rs);
+	strbuf_addf(sb, "gpuxray %s, up %s: %llu processes, %s live, %llu firing, %llu pending, books %s\n", GPUXRAY_VERSION,
+		    format_duration(up, clock_monotonic_ns() - d->started_ns), (unsigned long long)t.processes,
+		    format_bytes(bytes, t.live_bytes), (unsigned long long)t.firing, (unsigned long long)t.pending,
+		    t.exact ? "exact" : "not exact yet");
+	strbuf_addf(sb, "%llu events, %llu lost; %llu records to %s, %llu dropped; %zu rules; %s\n",
+		    (unsigned long long)t.events, (unsigned long long)d->lost_seen, (unsigned long long)rs.written,
+		    sink_name(rs.sink), (unsigned long long)(rs.dropped + rs.failed), d->rule_count,
+		    d->nvml ? nvml_watch_status(d->nvml) : "NVML off");
+	if (!libraries_count(d->libraries))
+		strbuf_adds(sb, "waiting: no process has loaded a GPU driver library yet\n");
+	for (size_t i = 0; i < libraries_count(d->libraries); i++) {
+		struct library_info l;
+
+		libraries_get(d->libraries, i, &l);
+		strbuf_addf(sb, "%s: %zu calls probed%s%s\n", l.path, l.stats.found, l.error ? ", failed: " : "",
+			    l.error ? strerror(-l.error) : "");
+	}
+	strbuf_addc(sb, '\n');
+	engine_status_text(d->engine, sb, clock_monotonic_ns());
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cmd/cmd.h"
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *what;
+} commands[] = {
+	{ "run", cmd_run, "trace, evaluate rules, write records, until stopped" },
+	{ "check", cmd_check, "validate configuration and rules" },
+	{ "status", cmd_status, "ask the running daemon" },
+};
+
+static void usage(FILE *f)
+{
+	fprintf(f, "Usage: gpuxray COMMAND [OPTION]...\n"
+		   "Sees every GPU memory allocation on this host and writes incidents to the journal.\n\nCommands:\n");
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		fprintf(f, "  %-8s %s\n", commands[i].name, commands[i].what);
+	fprintf(f, "\n`gpuxray COMMAND --help` tells its options; `gpuxray --version` the version.\n"
+		   "Records: journalctl -t gpuxray\n");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		usage(stderr);
+		return 1;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		usage(stdout);
+		return 0;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		printf("gpuxray %s\n", GPUXRAY_VERSION);
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	fprintf(stderr, "gpuxray: no command \"%s\"; `gpuxray --help` lists them\n", argv[1]);
+	return 1;
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+#include "trace/library.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "proc/procfs.h"
+
+#define PIDS_MAX 1024 /* processes remembered per library; beyond them it is kept until a scan finds nobody */
+
+struct library {
+	uint64_t dev, inode;
+	char *path;
+	bool is_ours; /* reached by its path in our own mount namespace */
+	int fd;
+	struct probes *probes; /* NULL when it could not be probed */
+	struct probes_stats stats;
+	int error;
+	uint32_t pids[PIDS_MAX];
+	uint32_t pids_len;
+	bool pids_full;
+};
+
+struct libraries {
+	struct tracer *tracer;
+	struct libraries_options options;
+	struct library **list;
+	size_t len;
+	uint64_t overflows;
+};
+
+static void library_free(struct library *l)
+{
+	if (!l)
+		return;
+	probes_free(l->probes);
+	if (l->fd >= 0)
+		(void)close(l->fd);
+	free(l->path);
+	free(l);
+}
+DEFINE_CLEANUP(struct library, library_free)
+
+bool library_is_driver(const char *path)
+{
+	const char *base = strrchr(path, '/');
+
+	base = base ? base + 1 : path;
+	if (strncmp(base, "libcuda.so", 10) != 0)
+		return false;
+	return base[10] == '\0' || base[10] == '.' || base[10] == ' ';
+}
+
+/* Opens path if it is the file with this inode. Devices are not compared: overlayfs and btrfs show others in mappings than
+ * stat() does; the name and the inode of a mapped file together suffice. */
+static int open_inode(const char *path, uint64_t inode)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	if (inode && st.st_ino != inode)
+		return -ESTALE;
+	return TAKE_FD(fd);
+}
+
+/* The path in our own namespace first: a file opened through a container's root keeps that mount busy. */
+static int open_mapped(const struct libraries *l, uint32_t pid, const struct mapping *m, bool *ret_is_ours)
+{
+	char path[PATH_MAX + 64];
+	int fd = open_inode(m->path, m->inode);
+
+	*ret_is_ours = fd >= 0;
+	if (fd >= 0)
+		return fd;
+	snprintf(path, sizeof(path), "%s/%u/root%s", l->options.proc_root, pid, m->path);
+	fd = open_inode(path, m->inode);
+	if (fd >= 0)
+		return fd;
+	/* Deleted, replaced, or out of reach by name. */
+	snprintf(path, sizeof(path), "%s/%u/map_files/%llx-%llx", l->options.proc_root, pid,
+		 (unsigned long long)m->start, (unsigned long long)m->end);
+	return open_inode(path, m->inode);
+}
+
+static struct library *find(struct libraries *l, uint64_t dev, uint64_t inode)
+{
+	for (size_t i = 0; i < l->len; i++)
+		if (l->list[i]->inode == inode && l->list[i]->dev == dev)
+			return l->list[i];
+	return NULL;
+}
+
+static void add_pid(struct library *lib, uint32_t pid)
+{
+	if (!pid)
+		return;
+	for (uint32_t i = 0; i < lib->pids_len; i++)
+		if (lib->pids[i] == pid)
+			return;
+	if (lib->pids_len == PIDS_MAX) {
+		lib->pids_full = true;
+		return;
+	}
+	lib->pids[lib->pids_len++] = pid;
+}
+
+/* Takes the fd in any case. */
+static int add_library(struct libraries *l, int fd_taken, const char *path, uint32_t pid, bool is_ours)
+{
+	_cleanup_(library_freep) struct library *lib = calloc(1, sizeof(*lib));
+	struct library **more;
+	struct library *known;
+	struct stat st;
+
+	if (!lib) {
+		close(fd_taken);
+		return -ENOMEM;
+	}
+	lib->fd = fd_taken;
+	if (fstat(lib->fd, &st) < 0)
+		return -errno;
+	known = find(l, st.st_dev, st.st_ino);
+	if (known) {
+		add_pid(known, pid);
+		return 0;
+	}
+	if (l->len >= l->options.limit) {
+		l->overflows++;
+		return -ENOBUFS;
+	}
+	lib->dev = st.st_dev;
+	lib->inode = st.st_ino;
+	lib->is_ours = is_ours;
+	lib->path = strdup(path);
+	more = realloc(l->list, (l->len + 1) * sizeof(*more));
+	if (more)
+		l->list = more;
+	if (!more || !lib->path)
+		return -ENOMEM;
+	add_pid(lib, pid);
+	lib->error = tracer_attach(l->tracer, lib->fd, &lib->probes, &lib->stats);
+	int r = lib->error < 0 ? lib->error : 1;
+
+	if (lib->error == 0 && lib->stats.failed[0])
+		log_warning("%s: these calls could not be probed and are not seen: %s", lib->path, lib->stats.failed);
+	l->list[l->len++] = TAKE_PTR(lib);
+	return r;
+}
+
+int libraries_new(struct tracer *t, const struct libraries_options *o, struct libraries **ret)
+{
+	_cleanup_(libraries_freep) struct libraries *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	l->tracer = t;
+	l->options = *o;
+	for (size_t i = 0; i < o->paths_len; i++) {
+		int fd = open_inode(o->paths[i], 0), r = fd;
+
+		if (fd >= 0)
+			r = add_library(l, fd, o->paths[i], 0, true);
+		if (r < 0)
+			log_warning("%s: cannot probe this library (%s), going on without it", o->paths[i],
+				    r == -ENOENT && fd >= 0 ? "no driver function in it" : strerror(-r));
+	}
+	*ret = TAKE_PTR(l);
+	return 0;
+}
+
+void libraries_free(struct libraries *l)
+{
+	if (!l)
+		return;
+	for (size_t i = 0; i < l->len; i++)
+		library_free(l->list[i]);
+	free(l->list);
+	free(l);
+}
+
+int libraries_mapped(struct libraries *l, uint32_t pid, const struct mapping *m)
+{
+	bool is_ours = false;
+	int fd;
+
+	if (!m->inode || m->path[0] != '/' || !library_is_driver(m->path))
+		return 0;
+	fd = open_mapped(l, pid, m, &is_ours);
+	if (fd < 0)
+		return fd;
+	return add_library(l, fd, m->path, pid, is_ours);
+}
+
+static int scan_process(struct libraries *l, uint32_t pid)
+{
+	_cleanup_(address_space_unrefp) struct address_space *as = NULL;
+	int r = maps_read(l->options.proc_root, pid, 0, &as), n = 0;
+
+	if (r < 0)
+		return 0; /* gone, or a kernel thread */
+	for (size_t i = 0; i < as->count; i++) {
+		const struct mapping *m = &as->mappings[i];
+
+		r = libraries_mapped(l, pid, m);
+		if (r > 0)
+			n++;
+		else if (r < 0)
+			log_warning("%s (mapped by process %u): cannot probe it: %s", m->path, pid, strerror(-r));
+	}
+	return n;
+}
+
+int libraries_scan(struct libraries *l)
+{
+	_cleanup_closedir_ DIR *d = opendir(l->options.proc_root);
+	int n = 0;
+
+	if (!d)
+		return -errno;
+	for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+		uint32_t pid;
+
+		if (parse_u32(e->d_name, &pid) == 0 && pid != (uint32_t)getpid())
+			n += scan_process(l, pid);
+	}
+	return n;
+}
+
+static void forget_dead(struct library *lib)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < lib->pids_len; i++)
+		if (kill((pid_t)lib->pids[i], 0) == 0 || errno != ESRCH)
+			lib->pids[n++] = lib->pids[i];
+	lib->pids_len = n;
+}
+
+static bool may_go(struct library *lib)
+{
+	struct stat st;
+
+	if (lib->is_ours && !(fstat(lib->fd, &st) == 0 && st.st_nlink == 0))
+		return false;
+	forget_dead(lib);
+	return lib->pids_len == 0;
+}
+
+int libraries_sweep(struct libraries *l)
+{
+	bool any = false;
+	int n = 0;
+
+	for (size_t i = 0; i < l->len; i++)
+		any |= may_go(l->list[i]);
+	if (!any)
+		return 0;
+	/* A mapping inherited by fork makes no record: ask /proc before letting go. */
+	(void)libraries_scan(l);
+	for (size_t i = 0; i < l->len;) {
+		if (!may_go(l->list[i])) {
+			i++;
+			continue;
+		}
+		log_info("%s: nobody uses it any more, probes removed", l->list[i]->path);
+		library_free(l->list[i]);
+		l->list[i] = l->list[--l->len];
+		n++;
+	}
+	return n;
+}
+
+size_t libraries_count(const struct libraries *l)
+{
+	return l->len;
+}
+
+void libraries_get(const struct libraries *l, size_t i, struct library_info *ret)
+{
+	const struct library *lib = l->list[i];
+
+	*ret = (struct library_info){ .path = lib->path, .dev = lib->dev, .inode = lib->inode, .stats = lib->stats,
+				      .pids = lib->pids_len, .error = lib->error };
+}
+
+uint64_t libraries_overflows(const struct libraries *l)
+{
+	return l->overflows;
+}

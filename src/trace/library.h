@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver libraries: found by file name in what processes map, known by device and inode, probed once each. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "model/stack.h"
+#include "trace/tracer.h"
+
+struct libraries;
+
+struct libraries_options {
+	const char *proc_root; /* "/proc" */
+	uint32_t limit;	       /* files probed at once */
+	char *const *paths;    /* further files to probe, whatever their name; borrowed */
+	size_t paths_len;
+};
+
+struct library_info {
+	const char *path; /* as first seen, in the namespace of the process that mapped it */
+	uint64_t dev, inode;
+	struct probes_stats stats;
+	uint32_t pids; /* processes known to map it */
+	int error;     /* 0, or why it is not probed */
+};
+
+int libraries_new(struct tracer *t, const struct libraries_options *o, struct libraries **ret);
+void libraries_free(struct libraries *l); /* detaches all; accepts NULL */
+DEFINE_CLEANUP(struct libraries, libraries_free)
+
+/* Is this a driver library by its name? libcuda.so, libcuda.so.1, libcuda.so.580.159.04, with " (deleted)" or not. */
+bool library_is_driver(const char *path);
+/* A process maps a file; cheap when it is none of ours. 1: newly probed, 0: nothing new, negative: it could not be. */
+int libraries_mapped(struct libraries *l, uint32_t pid, const struct mapping *m);
+/* Looks at every process in /proc. Number of libraries newly probed, or -errno. */
+int libraries_scan(struct libraries *l);
+/* Lets go of files that nobody maps any more and that would otherwise be held for us: deleted ones, and those of other
+ * mount namespaces, whose mounts a probe pins. Number detached. */
+int libraries_sweep(struct libraries *l);
+size_t libraries_count(const struct libraries *l);
+void libraries_get(const struct libraries *l, size_t i, struct library_info *ret);
+uint64_t libraries_overflows(const struct libraries *l);

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* Load, run, drain. */
+#include "trace/tracer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "trace/calls.h"
+#include "trace/skeleton.h"
+
+/* libbpf speaks one level below us: users see our own words. */
+static int libbpf_log(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	if (level != LIBBPF_DEBUG)
+		log_linev(7, fmt, ap);
+	return 0;
+}
+
+static int is_locked_down(void)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+
+	if (file_read(AT_FDCWD, "/sys/kernel/security/lockdown", 256, &text, &len) < 0)
+		return 0;
+	return strstr(text, "[confidentiality]") != NULL;
+}
+
+/* One line: what is wrong and what to do. */
+static void explain(int error, char *reterr, size_t size)
+{
+	struct utsname u = {};
+
+	(void)uname(&u);
+	if (access("/sys/kernel/btf/vmlinux", R_OK) < 0)
+		snprintf(reterr, size, "kernel %s has no type information (/sys/kernel/btf/vmlinux): run a kernel built with "
+			 "CONFIG_DEBUG_INFO_BTF=y, as Debian 11 and Ubuntu 20.10 and later do", u.release);
+	else if (is_locked_down())
+		snprintf(reterr, size, "the kernel is locked down to \"confidentiality\", which forbids BPF to read memory: boot "
+			 "with lockdown=integrity or none");
+	else if (error == -EPERM || error == -EACCES)
+		snprintf(reterr, size, "loading BPF programs was refused (%s): run as root, or give CAP_BPF, CAP_PERFMON and "
+			 "CAP_SYS_PTRACE; in a container run it privileged", strerror(-error));
+	else
+		snprintf(reterr, size, "the kernel (%s) did not take the BPF programs (%s): it must be 6.1 or later; run with "
+			 "-v for its own words", u.release, strerror(-error));
+}
+
+static int size_maps(struct tracer *t)
+{
+	const struct limits *l = &t->options.limits;
+	struct gpuxray_bpf *s = t->skel;
+	int r = 0;
+
+	r |= bpf_map__set_max_entries(s->maps.ring, l->ring_bytes);
+	r |= bpf_map__set_max_entries(s->maps.processes, l->processes);
+	r |= bpf_map__set_max_entries(s->maps.live, l->live_allocations);
+	s->rodata->ring_mark_bytes = l->ring_bytes / 2;
+	s->rodata->filter_pids = t->options.pids_len > 0;
+	return r ? -EINVAL : 0;
+}
+
+static void choose_programs(struct tracer *t)
+{
+	struct gpuxray_bpf *s = t->skel;
+	bool bare = t->options.bare;
+
+	bpf_program__set_autoload(s->progs.bare_probe, bare);
+	bpf_program__set_autoload(s->progs.entry_probe, !bare);
+	bpf_program__set_autoload(s->progs.return_probe, !bare);
+	if (!t->is_multi)
+		return;
+	/* BPF_TRACE_UPROBE_MULTI, newer than the oldest headers we build with. */
+	bpf_program__set_expected_attach_type(s->progs.bare_probe, 48);
+	bpf_program__set_expected_attach_type(s->progs.entry_probe, 48);
+	bpf_program__set_expected_attach_type(s->progs.return_probe, 48);
+}
+
+static int fill_maps(struct tracer *t)
+{
+	int fd = bpf_map__fd(t->skel->maps.calls);
+
+	for (uint32_t i = 0; i < cuda_calls_len; i++)
+		if (bpf_map_update_elem(fd, &i, &cuda_calls[i].desc, BPF_ANY) < 0)
+			return -errno;
+	fd = bpf_map__fd(t->skel->maps.pid_filter);
+	for (size_t i = 0; i < t->options.pids_len; i++) {
+		uint32_t one = 1;
+
+		if (bpf_map_update_elem(fd, &t->options.pids[i], &one, BPF_ANY) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static int on_sample(void *ctx, void *data, size_t size)
+{
+	struct tracer *t = ctx;
+
+	if (size >= sizeof(struct event))
+		t->fn(data, size, t->userdata);
+	/* A negative return ends the walk after this sample; a producer faster than us must not keep us for ever. */
+	return --t->left ? 0 : -EAGAIN;
+}
+
+int tracer_new(const struct tracer_options *o, struct tracer **ret, char *reterr, size_t size)
+{
+	_cleanup_(tracer_freep) struct tracer *t = calloc(1, sizeof(*t));
+	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	t->options = *o;
+	libbpf_set_print(libbpf_log);
+	/* Kernels before 5.11 charge maps to this limit; newer ones do not mind. */
+	(void)setrlimit(RLIMIT_MEMLOCK, &unlimited);
+	t->is_multi = !o->no_multi && attach_multi_works();
+	t->skel = gpuxray_bpf__open();
+	if (!t->skel) {
+		r = -errno;
+		explain(r, reterr, size);
+		return r;
+	}
+	choose_programs(t);
+	r = size_maps(t);
+	if (r == 0)
+		r = gpuxray_bpf__load(t->skel);
+	if (r == 0)
+		r = fill_maps(t);
+	if (r < 0) {
+		explain(r, reterr, size);
+		return r;
+	}
+	t->skel->links.process_exit = bpf_program__attach(t->skel->progs.process_exit);
+	t->skel->links.process_exec = bpf_program__attach(t->skel->progs.process_exec);
+	if (!t->skel->links.process_exit || !t->skel->links.process_exec) {
+		r = -errno;
+		snprintf(reterr, size, "cannot watch processes end (tp_btf/sched_process_exit: %s): the kernel needs BTF and BPF "
+			 "tracing (CONFIG_BPF_EVENTS)", strerror(-r));
+		return r;
+	}
+	t->ring = ring_buffer__new(bpf_map__fd(t->skel->maps.ring), on_sample, t, NULL);
+	if (!t->ring) {
+		r = -errno;
+		snprintf(reterr, size, "cannot map the ring buffer: %s", strerror(-r));
+		return r;
+	}
+	*ret = TAKE_PTR(t);
+	return 0;
+}
+
+void tracer_free(struct tracer *t)
+{
+	if (!t)
+		return;
+	ring_buffer__free(t->ring);
+	gpuxray_bpf__destroy(t->skel);
+	free(t);
+}
+
+bool tracer_is_multi(const struct tracer *t)
+{
+	return t->is_multi;
+}
+
+int tracer_fd(const struct tracer *t)
+{
+	return ring_buffer__epoll_fd(t->ring);
+}
+
+int tracer_drain(struct tracer *t, size_t max, tracer_event_fn fn, void *userdata)
+{
+	int r;
+
+	t->fn = fn;
+	t->userdata = userdata;
+	t->left = max;
+	r = ring_buffer__consume(t->ring);
+	if (r < 0 && r != -EAGAIN)
+		return r;
+	return (int)(max - t->left);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* The BPF side: loaded, attached, read. The only room that knows libbpf. One thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../bpf/event.h"
+#include "base/cleanup.h"
+#include "base/limits.h"
+
+struct tracer;
+
+struct tracer_options {
+	struct limits limits;
+	const uint32_t *pids; /* trace only these; none = every process */
+	size_t pids_len;
+	bool no_multi; /* perf uprobes even where uprobe_multi works: for tests */
+	bool bare;     /* attach the empty program instead of ours: the floor in benchmarks */
+};
+
+/* Loads programs and maps. On failure the reason and its cure, one line, in reterr (size bytes). 0 or -errno. */
+int tracer_new(const struct tracer_options *o, struct tracer **ret, char *reterr, size_t size);
+void tracer_free(struct tracer *t); /* detaches all; accepts NULL */
+DEFINE_CLEANUP(struct tracer, tracer_free)
+
+/* True: links need no CAP_SYS_ADMIN. */
+bool tracer_is_multi(const struct tracer *t);
+
+struct probes; /* what is attached to one file */
+
+struct probes_stats {
+	size_t wanted, found, attached;
+	char failed[256]; /* names of symbols found but not attached, cut with "..." */
+};
+
+/*
+ * Attaches every call of the table that the file exports; fd is borrowed. A symbol that is refused does not keep the
+ * others from being attached. 0, -ENOENT (no symbol of ours in it), -errno.
+ */
+int tracer_attach(struct tracer *t, int fd, struct probes **ret, struct probes_stats *ret_stats);
+void probes_free(struct probes *p); /* detaches; accepts NULL */
+DEFINE_CLEANUP(struct probes, probes_free)
+
+int tracer_fd(const struct tracer *t); /* readable when the probes ask to be heard at once */
+typedef int (*tracer_event_fn)(const struct event *ev, size_t size, void *userdata);
+/* Hands over at most max events. Number handed over, or -errno; equal to max: there may be more. */
+int tracer_drain(struct tracer *t, size_t max, tracer_event_fn fn, void *userdata);
+
+/* 1: the total is past a bound already, drain again; 0; -errno. Unknown processes are ignored. */
+int tracer_arm(struct tracer *t, uint32_t pid, uint64_t start_ns, uint64_t high, uint64_t low, uint64_t single);
+/* The kernel's books of a process. 0, -ENOENT. */
+int tracer_books(struct tracer *t, uint32_t pid, struct books *ret);
+/* Walks all books: fn returns negative to stop. 0 or -errno. */
+int tracer_each_books(struct tracer *t, int (*fn)(uint32_t pid, const struct books *b, void *userdata), void *userdata);
+/* Walks every live block of every process. 0 or -errno. */
+int tracer_each_live(struct tracer *t, int (*fn)(const struct live_key *k, const struct live_value *v, void *userdata),
+		     void *userdata);
+/* Clears what dead processes left behind. Number of processes cleared or -errno. */
+int tracer_sweep(struct tracer *t);
+int tracer_counters(struct tracer *t, uint64_t ret[COUNTER_MAX]);
+const char *counter_name(enum counter c);
+/* Upper bound of kernel memory of the maps at their configured sizes, in bytes; see the comment in tracer_maps.c. */
+uint64_t tracer_memory_bytes(const struct tracer *t);
