@@ -19,8 +19,9 @@ ALL_CFLAGS = -std=gnu11 $(WARN) $(if $(WERROR),-Werror) $(CFLAGS) -fno-omit-fram
 comma := ,
 
 # -liberty (libiberty) demangles C++ and Rust names.
+LDFLAGS += -Wl,--as-needed
 static_or = $(if $(filter $(1),$(STATIC)),-l:lib$(1).a,-l$(1))
-LIBS := $(call static_or,bpf) $(call static_or,config) -ldw -lelf -lz -lsystemd -lpcre2-8 -l:libiberty.a -ldl -lm
+LIBS := $(call static_or,bpf) $(call static_or,config) -lelf -lz -lsystemd -lpcre2-8 -l:libiberty.a -ldl -lm
 
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-7s %s\n' '$(1)' '$(2)')
@@ -65,12 +66,83 @@ $(O)/tests/unit/%: tests/unit/%.c $(LIB) tests/unit/test.h
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -Itests/unit $(ALL_CFLAGS) -MMD -MP $< $(LIB) $(LDFLAGS) $(LIBS) -o $@
 
+# The stand-in driver: real symbol names and return codes, no GPU. Always with frame pointers and without merging of equal
+# functions, so that its stacks and symbols are what a test can name.
+FAKE := $(O)/fake_gpu
+FAKE_CFLAGS := -std=gnu11 $(WARN) $(if $(WERROR),-Werror) -O2 -g -D_GNU_SOURCE -fno-omit-frame-pointer \
+	-fno-optimize-sibling-calls $(if $(filter clang%,$(notdir $(CC))),,-fno-ipa-icf) -pthread
+FAKE_HDRS := $(wildcard tests/fake_gpu/*.h)
+FAKE_BINS := $(patsubst tests/fake_gpu/%.c,$(FAKE)/%,$(wildcard tests/fake_gpu/work_*.c))
+
+FAKE_LIBS := $(FAKE)/libcuda.so.1 $(FAKE)/libnvidia-ml.so.1 $(FAKE)/libcudart.so
+
+$(FAKE)/libcuda.so.1: tests/fake_gpu/libcuda.c $(wildcard tests/fake_gpu/libcuda_*.c) tests/fake_gpu/state.c
+$(FAKE)/libnvidia-ml.so.1: tests/fake_gpu/libnvidia-ml.c tests/fake_gpu/state.c
+$(FAKE)/libcudart.so: tests/fake_gpu/libcudart.c
+$(FAKE_LIBS): $(FAKE_HDRS)
+	$(call say,FAKE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(FAKE_CFLAGS) -shared -fPIC -fvisibility=hidden $(filter %.c,$^) -Wl,-soname,$(@F) \
+		-Wl,-rpath,'$$ORIGIN' -ldl -o $@
+
+$(FAKE)/work_%: tests/fake_gpu/work_%.c tests/fake_gpu/common.c $(FAKE_HDRS) $(FAKE)/libcuda.so.1
+	$(call say,FAKE,$@)
+	$(Q)$(CC) $(FAKE_CFLAGS) $(filter %.c,$^) -L$(FAKE) -Wl,--as-needed -l:libcuda.so.1 -Wl,-rpath,'$$ORIGIN' -ldl -o $@
+
+fake: $(FAKE_LIBS) $(FAKE_BINS)
+
+# Fuzzers: with libFuzzer by hand (`make fuzz F=ruleset T=60`), their seeds under ASan in every check.
+FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SEEDED := $(FUZZ:%=$(O)/tests/fuzz/%)
+
+$(O)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/main.c $(LIB)
+	$(call say,FUZZ,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(filter %.c,$^) $(LIB) $(LDFLAGS) $(LIBS) -o $@
+
+.build/libfuzzer/%: tests/fuzz/%.c $(SKEL)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CLANG) $(CPPFLAGS) -I.build -std=gnu11 -O1 -g -fsanitize=fuzzer,address,undefined -pthread $< $(SRCS) $(LIBS) -o $@
+
+fuzz: .build/libfuzzer/fuzz_$(F)
+	$(Q)mkdir -p .build/corpus/$(F)
+	.build/libfuzzer/fuzz_$(F) -max_total_time=$(or $(T),60) .build/corpus/$(F) $(wildcard tests/fuzz/seeds/$(F))
+
 unit: $(UNIT)
-	$(Q)for t in $(UNIT); do echo "# $$t"; $$t || exit 1; done
+seeded: $(FUZZ_SEEDED)
+
+# Everything: gcc and clang with -Werror, unit tests and fuzzer seeds under ASan and UBSan, end to end.
+check:
+	$(Q)tests/run
+
+demo: all fake
+	$(Q)tests/demo
+
+bench: all fake
+	$(Q)tests/bench/run
+
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+CATALOGDIR ?= $(PREFIX)/lib/systemd/catalog
+RULESDIR ?= /usr/lib/gpuxray/rules.d
+
+install: all
+	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/sbin/gpuxray
+	install -d $(DESTDIR)$(RULESDIR) $(DESTDIR)/etc/gpuxray/rules.d
+	install -m644 rules/*.conf $(DESTDIR)$(RULESDIR)/
+	[ -e $(DESTDIR)/etc/gpuxray/gpuxray.conf ] || install -Dm644 contrib/gpuxray.conf $(DESTDIR)/etc/gpuxray/gpuxray.conf
+	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(CATALOGDIR)
+	sed 's|@SBINDIR@|$(PREFIX)/sbin|g' contrib/systemd/gpuxray.service > $(DESTDIR)$(UNITDIR)/gpuxray.service
+	install -m644 contrib/systemd/gpuxray.catalog $(DESTDIR)$(CATALOGDIR)/gpuxray.catalog
+	[ -n "$(DESTDIR)" ] || { journalctl --update-catalog; systemctl daemon-reload; } 2>/dev/null || true
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/sbin/gpuxray $(DESTDIR)$(UNITDIR)/gpuxray.service $(DESTDIR)$(CATALOGDIR)/gpuxray.catalog
+	for f in rules/*.conf; do rm -f $(DESTDIR)$(RULESDIR)/$$(basename $$f); done
+	-rmdir $(DESTDIR)$(RULESDIR) $(DESTDIR)/usr/lib/gpuxray 2>/dev/null
 
 clean:
 	rm -rf .build gpuxray
 
-.PHONY: all unit clean
+.PHONY: all fake unit seeded fuzz check demo bench install uninstall clean
 .DELETE_ON_ERROR:
 -include $(OBJS:.o=.d) $(O)/src/main.d $(UNIT:=.d)

@@ -184,7 +184,6 @@ static void status_json(struct daemon *d, struct strbuf *sb)
 	counters_json(d, sb);
 	json_u64(sb, "rules_loaded", d->rule_count);
 	json_str(sb, "rules_digest", d->digest);
-	strbuf_addc(sb, ',');
 	engine_status_json(d->engine, sb, clock_monotonic_ns());
 	strbuf_adds(sb, "}\n");
 }

@@ -40,11 +40,14 @@ DEFINE_CLEANUP(struct nvml, nvml_close)
 int nvml_read(struct nvml *n, struct gpu_snapshot *ret);
 void gpu_snapshot_done(struct gpu_snapshot *s);
 
-/* Reads every interval_ns in its own thread. fd becomes readable when a new snapshot is there. */
+/*
+ * Reads every interval_ns in its own thread. fd becomes readable when a new snapshot is there; one without devices takes
+ * the older ones back, as the driver stopped answering. Without library or driver the thread tries again once a minute.
+ */
 struct nvml_watch;
 int nvml_watch_new(const char *library, uint64_t interval_ns, struct nvml_watch **ret);
 int nvml_watch_fd(const struct nvml_watch *w);
-/* The latest snapshot if it is new, copied: true; the caller releases it. Clears the fd. */
+/* The latest snapshot if it is new: true; the caller releases it. Clears the fd. */
 int nvml_watch_take(struct nvml_watch *w, struct gpu_snapshot *ret);
 /* One line for status: "NVML: 1 device" or why not. Static or owned by w. */
 const char *nvml_watch_status(struct nvml_watch *w);

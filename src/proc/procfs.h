@@ -11,6 +11,12 @@
 #include "model/identity.h"
 #include "model/stack.h"
 
+/*
+ * A descriptor of the process's folder, or -ESRCH, or -errno. It stays with that process: when the pid goes to another
+ * one, reading through it fails.
+ */
+int proc_open(const char *proc_root, uint32_t pid);
+
 struct proc_stat {
 	uint32_t pid, ppid;
 	char state;
@@ -21,6 +27,7 @@ struct proc_stat {
 int proc_stat_parse(const char *text, struct proc_stat *ret);
 /* 0, -ESRCH when there is no such process, or -errno. */
 int proc_stat_read(const char *proc_root, uint32_t pid, struct proc_stat *ret);
+int proc_stat_read_at(int proc_fd, struct proc_stat *ret);
 
 /* What a cgroup path tells. Strings are the caller's to free; NULL where it does not apply. */
 struct cgroup_names {
@@ -33,7 +40,7 @@ void cgroup_names_done(struct cgroup_names *n);
 
 /* Text of /proc/PID/maps, executable mappings only. Lines that do not parse are skipped. 0 or -ENOMEM. */
 int maps_parse(const char *text, uint32_t pid, uint64_t start_ns, struct address_space **ret);
-/* 0, -ESRCH, -errno. At most 64 MiB of text. */
+/* 0, -ESRCH (also when the pid is another process's by now; start_ns 0: do not ask), -errno. At most 64 MiB of text. */
 int maps_read(const char *proc_root, uint32_t pid, uint64_t start_ns, struct address_space **ret);
 
 /*
@@ -46,3 +53,5 @@ int identity_read(const char *proc_root, uint32_t pid, uint64_t start_ns, const 
 bool process_is_same(const char *proc_root, uint32_t pid, uint64_t start_ticks);
 /* Boot-clock nanoseconds -> ticks as in /proc/PID/stat. */
 uint64_t ticks_from_ns(uint64_t start_ns);
+/* The first nanosecond of that tick. */
+uint64_t ticks_to_ns(uint64_t start_ticks);

@@ -2,22 +2,37 @@
 /* A record: ordered fields, each FIELD=value, clean UTF-8 and under 4096 bytes. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/strbuf.h"
 #include "rule/report.h"
 #include "stack/symbolizer.h"
+
+/* Name, '=' and value together; from 4096 bytes on `journalctl -o json` shows null. */
+#define RECORD_FIELD_MAX 4095
+#define RECORD_FIELDS_MAX 96
+/* "NAME=" and value of all fields together: keeps an entry in one datagram. */
+#define RECORD_BYTES_MAX (16u << 10)
 
 struct record {
 	int priority;	/* syslog level */
 	uint64_t real_usec;
 	size_t len;	/* fields */
 	struct strbuf data; /* all fields "NAME=value" one after the other, each followed by a NUL byte */
-	struct {
+	struct record_field {
 		size_t offset, len; /* into data, without the NUL */
-	} field[64];
+	} field[RECORD_FIELDS_MAX];
+
+	/* What stands in for OBJECT_PID once that process is gone: up to two fields in data that are not in field[]. */
+	uint32_t object_pid; /* 0 = the record has no OBJECT_PID */
+	uint64_t object_start_ticks;
+	struct record_field stand_in[2];
+	size_t stand_in_len;
+	uint64_t suppressed; /* GPUXRAY_SUPPRESSED; 0 = no such field */
 };
 
 /* Patterns whose match in a command line or path is replaced by "[redacted]". */
@@ -29,10 +44,16 @@ struct redact;
  */
 int record_build(const struct report *r, const struct stack_text *st, bool object_pid_ok, const struct redact *redact,
 		 struct record **ret);
+/* The reporter's own, at priority warning: text says what was held back. 0 or -ENOMEM. */
+int record_build_suppressed(char *text, uint64_t real_usec, struct record **ret);
 void record_free(struct record *r);
 DEFINE_CLEANUP(struct record, record_free)
 /* Value of a field or NULL. */
 const char *record_get(const struct record *r, const char *name);
+/* Sets GPUXRAY_SUPPRESSED unless n is 0. 0 or -ENOMEM. */
+int record_set_suppressed(struct record *r, uint64_t n);
+/* The process has gone since the record was built: name its unit instead of its pid. */
+void record_drop_object_pid(struct record *r);
 
 /* One JSON object and a newline: every value a string, as in the journal. */
 void record_json(const struct record *r, struct strbuf *sb);
@@ -46,3 +67,6 @@ void record_syslog(const struct record *r, const char *hostname, uint32_t own_pi
 int redact_new(char *const *patterns, size_t n, struct errors *errors, struct redact **ret);
 void redact_free(struct redact *r);
 DEFINE_CLEANUP(struct redact, redact_free)
+/* Appends text with the matches replaced; r may be NULL. A text on which a pattern gives up is hidden as a whole. Any
+ * thread. */
+void redact_text(const struct redact *r, const char *text, struct strbuf *sb);

@@ -22,13 +22,17 @@ enum sink_kind {
 struct reporter_options {
 	enum sink_kind sink;
 	uint32_t queue;		     /* records waiting, each of the two queues */
-	uint32_t records_per_minute; /* budget; critical ones are exempt up to ten times it */
+	uint32_t records_per_minute; /* budget, 0 = none; critical ones are exempt up to ten times it */
 	const char *journal_socket;  /* NULL = /run/systemd/journal/socket: what SINK_AUTO looks for */
 	const char *syslog_socket;   /* NULL = /dev/log */
 	int syslog_cee;
 	struct redact *redact;	     /* borrowed, may be NULL */
 	int out_fd;		     /* for json and text; the reporter does not close it */
 	size_t symbol_cache_bytes;   /* 0 = default */
+	const char *proc_root;	     /* NULL = /proc */
+	/* Takes the place of the sink when set; called by the writer thread. 0 or -errno. */
+	int (*write)(const struct record *r, void *userdata);
+	void *userdata;
 };
 
 struct reporter_stats {

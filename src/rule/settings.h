@@ -26,4 +26,6 @@ struct settings {
 int settings_init(struct settings *s);
 /* path NULL = the default file below root, which may be absent. Unknown keys are errors. 0, -EINVAL, -ENOMEM. */
 int settings_load(const char *root, const char *path, struct errors *errors, struct settings *s);
+/* One text in the place of a file named name; for tests and fuzzers. */
+int settings_parse(const char *name, const char *text, struct errors *errors, struct settings *s);
 void settings_done(struct settings *s);

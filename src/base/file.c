@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+
+#define FILE_FIRST_CAP 4096
+#define FILE_PIPE_WAIT_MSEC 1000
+
+/* read() that waits a while for a pipe's writer; the descriptor does not block. */
+static ssize_t file_read_some(int fd, void *buf, size_t len)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	bool has_waited = false;
+
+	for (;;) {
+		ssize_t n = read(fd, buf, len);
+
+		if (n >= 0)
+			return n;
+		if (errno == EINTR)
+			continue;
+		if (errno != EAGAIN || has_waited)
+			return -errno;
+		(void)poll(&p, 1, FILE_PIPE_WAIT_MSEC);
+		has_waited = true;
+	}
+}
+
+static int file_read_fd(int fd, size_t max, bool may_cut, char **ret, size_t *ret_len)
+{
+	_cleanup_free_ char *buf = NULL;
+	size_t len = 0, cap = 0, limit;
+
+	/* One byte more than allowed tells "too long" from "just right". */
+	limit = max < SIZE_MAX - 2 ? max + 1 : max;
+	while (len < limit) {
+		ssize_t n;
+
+		if (len == cap) {
+			char *more;
+
+			cap = MIN(cap ? cap * 2 : FILE_FIRST_CAP, limit);
+			more = realloc(buf, cap + 1);
+			if (!more)
+				return -ENOMEM;
+			buf = more;
+		}
+		n = file_read_some(fd, buf + len, cap - len);
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			break;
+		len += (size_t)n;
+	}
+	if (len > max) {
+		if (!may_cut)
+			return -E2BIG;
+		len = max;
+	}
+	buf[len] = '\0';
+	*ret = TAKE_PTR(buf);
+	*ret_len = len;
+	return 0;
+}
+
+static int file_open_and_read(int dir_fd, const char *path, size_t max, bool may_cut, char **ret, size_t *ret_len)
+{
+	_cleanup_close_ int fd = -1;
+
+	/* A named pipe put in our way must not hold us at open. */
+	fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0)
+		return -errno;
+	return file_read_fd(fd, max, may_cut, ret, ret_len);
+}
+
+int file_read(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len)
+{
+	return file_open_and_read(dir_fd, path, max, false, ret, ret_len);
+}
+
+int file_read_head(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len)
+{
+	return file_open_and_read(dir_fd, path, max, true, ret, ret_len);
+}
+
+int file_readlink(int dir_fd, const char *path, char **ret)
+{
+	for (size_t cap = 256; cap <= 16 * PATH_MAX; cap *= 2) {
+		_cleanup_free_ char *buf = malloc(cap);
+		ssize_t n;
+
+		if (!buf)
+			return -ENOMEM;
+		n = readlinkat(dir_fd, path, buf, cap);
+		if (n < 0)
+			return -errno;
+		if ((size_t)n < cap) {
+			buf[n] = '\0';
+			*ret = TAKE_PTR(buf);
+			return 0;
+		}
+	}
+	return -ENAMETOOLONG;
+}

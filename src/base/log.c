@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/log.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LOG_LINE_MAX 2048
+
+static atomic_int log_maximum = 6;
+static atomic_int log_to_journal = -1; /* -1 = not asked yet */
+
+/* JOURNAL_STREAM names the device and inode of the journal's socket: a child with its own stderr inherits the variable
+ * but not the socket. */
+static int log_stderr_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long dev, ino;
+	struct stat st;
+
+	if (!stream || sscanf(stream, "%llu:%llu", &dev, &ino) != 2 || fstat(STDERR_FILENO, &st) < 0)
+		return 0;
+	return st.st_dev == dev && st.st_ino == ino;
+}
+
+void log_set_max(int priority)
+{
+	atomic_store(&log_maximum, priority);
+}
+
+int log_max(void)
+{
+	return atomic_load(&log_maximum);
+}
+
+void log_linev(int priority, const char *fmt, va_list ap)
+{
+	char line[LOG_LINE_MAX];
+	size_t start = 0, len, off = 0;
+	int saved = errno, n;
+
+	if (priority > log_max())
+		return;
+	if (atomic_load(&log_to_journal) < 0)
+		atomic_store(&log_to_journal, log_stderr_is_journal());
+	if (atomic_load(&log_to_journal) == 1)
+		start = (size_t)snprintf(line, sizeof(line), "<%d>", priority);
+
+	errno = saved; /* for %m */
+	n = vsnprintf(line + start, sizeof(line) - start, fmt, ap);
+	if (n < 0)
+		line[start] = '\0';
+	len = strlen(line);
+	if (n >= 0 && (size_t)n > len - start)
+		memcpy(line + len - 3, "...", 3);
+	/* Text of a traced process must not start a line, or a terminal sequence, of its own. */
+	for (size_t i = start; i < len; i++) {
+		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+			line[i] = '?';
+	}
+	line[len++] = '\n'; /* over the NUL */
+
+	/* One write, so that lines of two threads do not mix. */
+	while (off < len) {
+		ssize_t w = write(STDERR_FILENO, line + off, len - off);
+
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w <= 0)
+			break;
+		off += (size_t)w;
+	}
+	errno = saved;
+}
+
+void log_line(int priority, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	log_linev(priority, fmt, ap);
+	va_end(ap);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+#include "model/process.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "model/saturate.h"
+
+#define IS_DEVICE_CLASS(c) ((CLASS_DEVICE_MASK >> (c)) & 1)
+
+/* Slot that holds an ordinal, or -1. */
+static int process_find_slot(const struct process *p, int ordinal)
+{
+	for (size_t i = 0; i < p->devices_len; i++) {
+		if (p->devices[i].ordinal == ordinal)
+			return (int)i;
+	}
+	return -1;
+}
+
+int process_device_slot(struct process *p, int ordinal)
+{
+	struct process_device *list;
+	int slot;
+
+	if (ordinal < 0)
+		ordinal = EVENT_NO_DEVICE;
+	slot = process_find_slot(p, ordinal);
+	if (slot >= 0)
+		return slot;
+	/* The last slot is for those that do not fit. Slots are never given back, so a free finds its allocation's. */
+	if (ordinal != EVENT_NO_DEVICE && p->devices_len >= PROCESS_DEVICES_MAX - 1)
+		return process_device_slot(p, EVENT_NO_DEVICE);
+	list = realloc(p->devices, (p->devices_len + 1) * sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	p->devices = list;
+	list[p->devices_len] = (struct process_device){ .ordinal = ordinal };
+	return (int)p->devices_len++;
+}
+
+int process_main_device(const struct process *p, uint32_t classes)
+{
+	uint64_t most = 0;
+	int best = -1;
+
+	for (size_t i = 0; i < p->devices_len; i++) {
+		const struct process_device *pd = &p->devices[i];
+		uint64_t bytes = sat_sum(pd->live, classes);
+
+		if (best < 0 || (pd->device && !p->devices[best].device) ||
+		    (bytes > most && !pd->device == !p->devices[best].device)) {
+			best = (int)i;
+			most = bytes;
+		}
+	}
+	return best;
+}
+
+static void process_add_total(struct process *p, uint8_t class, uint64_t bytes, int slot, struct change *c)
+{
+	c->bytes = sat_add(&p->live[class], bytes);
+	if (c->bytes < bytes)
+		p->exact = false;
+	c->slot = slot;
+	if (slot >= 0)
+		c->device_bytes = sat_add(&p->devices[slot].live[class], bytes);
+	if (IS_DEVICE_CLASS(class))
+		p->live_bytes = sat_sum(p->live, CLASS_DEVICE_MASK);
+}
+
+int process_restore(struct process *p, const struct event *ev, const struct limits *limits, struct change *ret)
+{
+	uint64_t birth_ns = ev->birth_ns ? ev->birth_ns : ev->time_ns;
+	struct site *site;
+	int slot, r;
+
+	*ret = (struct change){ .class = ev->class, .slot = -1 };
+	slot = process_device_slot(p, ev->device);
+	r = slot < 0 ? slot : 0;
+	process_add_total(p, ev->class, ev->bytes, slot, ret);
+	p->live_count++;
+
+	site = process_site(p, ev->stack, limits, birth_ns, &r);
+	site->class = ev->class;
+	site->call = ev->call;
+	site->device = ev->device;
+	site->stack_reason = ev->stack_reason;
+	site->blocks++;
+	if (birth_ns < site->first_ns)
+		site->first_ns = birth_ns;
+	if (birth_ns > site->last_ns)
+		site->last_ns = birth_ns;
+	ret->site = site;
+	ret->site_bytes = ev->class == CLASS_IMPORTED ? 0 : sat_add(&site->bytes, ev->bytes);
+	if (r < 0)
+		p->exact = false;
+	return r;
+}
+
+int process_alloc(struct process *p, const struct event *ev, const struct limits *limits, struct change *ret)
+{
+	int r;
+
+	p->alloc_count++;
+	(void)sat_add(&p->allocated[ev->class], ev->bytes);
+	if (ev->flags & EVENT_F_UNTRACKED) {
+		/* Its free will be unknown to the kernel too. */
+		p->untracked_count++;
+		(void)sat_add(&p->untracked_bytes, ev->bytes);
+		*ret = (struct change){ .class = ev->class, .slot = -1 };
+		return 0;
+	}
+	r = process_restore(p, ev, limits, ret);
+	ret->site->alloc_count++;
+	if (p->live_bytes > p->peak_bytes && !p->is_rebuilding) {
+		p->peak_bytes = p->live_bytes;
+		p->peak_ns = ev->time_ns;
+		p->peak_stack = ev->stack;
+	}
+	return r;
+}
+
+int process_free(struct process *p, const struct event *ev, struct change *ret)
+{
+	*ret = (struct change){ .is_free = true, .class = ev->class, .slot = -1 };
+	if (ev->flags & EVENT_F_UNKNOWN) {
+		p->unknown_free_count++;
+		return 0;
+	}
+	p->free_count++;
+	if (sat_sub(&p->live_count, 1) < 1)
+		p->exact = false;
+	ret->bytes = sat_sub(&p->live[ev->class], ev->bytes);
+	if (ret->bytes < ev->bytes)
+		p->exact = false;
+	ret->slot = process_find_slot(p, ev->device < 0 ? EVENT_NO_DEVICE : ev->device);
+	if (ret->slot < 0)
+		ret->slot = process_find_slot(p, EVENT_NO_DEVICE);
+	if (ret->slot >= 0)
+		ret->device_bytes = sat_sub(&p->devices[ret->slot].live[ev->class], ev->bytes);
+	if (IS_DEVICE_CLASS(ev->class))
+		p->live_bytes = sat_sum(p->live, CLASS_DEVICE_MASK);
+
+	ret->site = process_site_of_free(p, ev->stack, ev->class == CLASS_IMPORTED ? 0 : ev->bytes);
+	(void)sat_sub(&ret->site->blocks, 1);
+	if (ev->class != CLASS_IMPORTED)
+		ret->site_bytes = sat_sub(&ret->site->bytes, ev->bytes);
+	return 0;
+}
+
+static void process_destroy(struct process *p)
+{
+	size_t iter = 0;
+	void *value;
+
+	if (!p)
+		return;
+	while (map64_next(&p->sites, &iter, NULL, &value))
+		free(value);
+	map64_done(&p->sites);
+	iter = 0;
+	while (map64_next(&p->stacks, &iter, NULL, &value))
+		stack_unref(value);
+	map64_done(&p->stacks);
+	identity_unref(p->id);
+	free(p->devices);
+	free(p);
+}
+
+struct process *processes_newest(const struct processes *ps, uint32_t pid)
+{
+	return map64_get(&ps->by_pid, pid);
+}
+
+struct process *processes_find(const struct processes *ps, uint32_t pid, uint64_t start_ns)
+{
+	struct process *p = map64_get(&ps->by_pid, pid);
+
+	while (p && p->start_ns != start_ns)
+		p = p->next;
+	return p;
+}
+
+int processes_add(struct processes *ps, uint32_t pid, uint64_t start_ns, uint64_t now_ns, struct process **ret)
+{
+	struct process *p;
+
+	if (ps->len >= ps->cap) {
+		size_t cap = ps->cap ? ps->cap * 2 : 64;
+		struct process **list = realloc(ps->list, cap * sizeof(*list));
+
+		if (!list)
+			return -ENOMEM;
+		ps->list = list;
+		ps->cap = cap;
+	}
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->pid = pid;
+	p->start_ns = start_ns;
+	p->first_ns = p->last_ns = now_ns;
+	p->driver_bytes = UINT64_MAX;
+	p->exact = true;
+	p->other.device = EVENT_NO_DEVICE;
+	p->next = map64_get(&ps->by_pid, pid);
+	if (map64_put(&ps->by_pid, pid, p) < 0) {
+		free(p);
+		return -ENOMEM;
+	}
+	p->index = ps->len;
+	ps->list[ps->len++] = p;
+	*ret = p;
+	return 0;
+}
+
+void processes_remove(struct processes *ps, struct process *p)
+{
+	struct process *first = map64_get(&ps->by_pid, p->pid);
+
+	if (first == p) {
+		/* Replacing or removing an existing key needs no memory. */
+		if (p->next)
+			(void)map64_put(&ps->by_pid, p->pid, p->next);
+		else
+			(void)map64_remove(&ps->by_pid, p->pid);
+	} else {
+		while (first->next != p)
+			first = first->next;
+		first->next = p->next;
+	}
+	ps->list[p->index] = ps->list[--ps->len];
+	ps->list[p->index]->index = p->index;
+	process_destroy(p);
+}
+
+void processes_done(struct processes *ps)
+{
+	for (size_t i = 0; i < ps->len; i++)
+		process_destroy(ps->list[i]);
+	free(ps->list);
+	map64_done(&ps->by_pid);
+	*ps = (struct processes){};
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "record/driver_error.h"
+#include "record/fields.h"
+#include "record/foreign.h"
+#include "record/ids.h"
+#include "record/message.h"
+
+static const char *const message_ids[] = {
+	[REPORT_LIVE_BYTES] = MESSAGE_ID_LIVE_BYTES,
+	[REPORT_SINGLE_ALLOC] = MESSAGE_ID_SINGLE_ALLOC,
+	[REPORT_ALLOC_RATE] = MESSAGE_ID_ALLOC_RATE,
+	[REPORT_ALLOC_FAILURE] = MESSAGE_ID_ALLOC_FAILURE,
+	[REPORT_LEAK] = MESSAGE_ID_LEAK,
+	[REPORT_EXIT] = MESSAGE_ID_EXIT,
+	[REPORT_START] = MESSAGE_ID_START,
+	[REPORT_STOP] = MESSAGE_ID_STOP,
+	[REPORT_RELOAD] = MESSAGE_ID_RELOAD,
+	[REPORT_HEALTH] = MESSAGE_ID_HEALTH,
+	[EVENT_SUPPRESSED] = MESSAGE_ID_SUPPRESSED,
+};
+
+const char *field_message_id(unsigned event)
+{
+	return message_ids[event];
+}
+
+const char *field_event_name(unsigned event)
+{
+	return event == EVENT_SUPPRESSED ? "suppressed" : report_event_name((enum report_event)event);
+}
+
+#define VALUE(name)                                                                                                    \
+	static bool name(const struct field_input *in, const struct field_desc *d, size_t max, struct strbuf *sb)
+
+static bool add_u64(struct strbuf *sb, uint64_t v)
+{
+	strbuf_addf(sb, "%" PRIu64, v);
+	return true;
+}
+
+static bool add_str(struct strbuf *sb, const char *s)
+{
+	if (s)
+		strbuf_adds(sb, s);
+	return s;
+}
+
+static bool add_foreign(const struct field_input *in, const char *s, size_t max, struct strbuf *sb)
+{
+	if (s)
+		foreign_text(sb, in->redact, s, max);
+	return s;
+}
+
+VALUE(u64)
+{
+	uint64_t v;
+
+	memcpy(&v, (const char *)in->r + d->offset, sizeof(v));
+	return v != ABSENT_U64 && add_u64(sb, v);
+}
+
+VALUE(text)
+{
+	char *s;
+
+	memcpy(&s, (const char *)in->r + d->offset, sizeof(s));
+	return add_foreign(in, s, max, sb);
+}
+
+VALUE(id_text)
+{
+	char *s;
+
+	if (!in->r->id)
+		return false;
+	memcpy(&s, (const char *)in->r->id + d->offset, sizeof(s));
+	return add_foreign(in, s, max, sb);
+}
+
+VALUE(message)
+{
+	message_build(in, max, sb);
+	return true;
+}
+
+VALUE(message_id)
+{
+	return add_str(sb, field_message_id(in->event));
+}
+
+VALUE(priority)
+{
+	return add_u64(sb, (uint64_t)in->priority);
+}
+
+VALUE(identifier)
+{
+	return add_str(sb, "gpuxray");
+}
+
+VALUE(facility)
+{
+	return add_str(sb, "3"); /* LOG_DAEMON without the shift */
+}
+
+VALUE(event)
+{
+	return add_str(sb, field_event_name(in->event));
+}
+
+VALUE(real_usec)
+{
+	return in->r->real_usec != 0 && add_u64(sb, in->r->real_usec);
+}
+
+VALUE(severity)
+{
+	return add_str(sb, severity_name(in->r->severity));
+}
+
+VALUE(state)
+{
+	return in->r->state != STATE_NONE && add_str(sb, report_state_name(in->r->state));
+}
+
+VALUE(firing)
+{
+	return in->r->state != STATE_NONE && add_u64(sb, in->r->state != STATE_RESOLVED);
+}
+
+VALUE(incident)
+{
+	if (in->r->seq == 0)
+		return false;
+	for (size_t i = 0; i < sizeof(in->r->incident); i++)
+		strbuf_addf(sb, "%02x", in->r->incident[i]);
+	return true;
+}
+
+VALUE(seq)
+{
+	return in->r->seq != 0 && add_u64(sb, in->r->seq);
+}
+
+VALUE(scope)
+{
+	return add_str(sb, rule_scope_name(in->r->scope));
+}
+
+VALUE(others)
+{
+	return in->r->others != 0 && add_u64(sb, in->r->others);
+}
+
+VALUE(pid)
+{
+	return in->r->id && in->r->id->pid != 0 && add_u64(sb, in->r->id->pid);
+}
+
+VALUE(start_time)
+{
+	return in->r->id && in->r->id->start_ticks != 0 && add_u64(sb, in->r->id->start_ticks);
+}
+
+VALUE(tid)
+{
+	return in->r->tid != 0 && add_u64(sb, in->r->tid);
+}
+
+VALUE(cmdline)
+{
+	_cleanup_free_ char *whole = NULL;
+	const char *s = in->r->id ? in->r->id->cmdline : NULL;
+	size_t len = s ? strlen(s) : 0;
+
+	/* A command line cut when it was captured may end within a secret, which no pattern would know by its half: without
+	 * its last word, then. */
+	if (len >= IDENTITY_CMDLINE_MAX - 1) {
+		char *blank;
+
+		whole = strdup(s);
+		if (!whole) {
+			sb->error = -ENOMEM;
+			return false;
+		}
+		blank = strrchr(whole, ' ');
+		if (blank && strcspn(blank, "\"'") == strlen(blank)) {
+			blank[1] = '\0';
+			s = whole;
+		}
+	}
+	return add_foreign(in, s, max, sb);
+}
+
+VALUE(uid)
+{
+	return in->r->id && in->r->id->uid != UINT32_MAX && add_u64(sb, in->r->id->uid);
+}
+
+/* What the incident is about goes before where its process happens to live. */
+static const char *scoped(const struct report *r, enum rule_scope scope, const char *of_process)
+{
+	return r->scope == scope && r->scope_key ? r->scope_key : of_process;
+}
+
+VALUE(user)
+{
+	return add_foreign(in, scoped(in->r, SCOPE_USER, in->r->id ? in->r->id->user : NULL), max, sb);
+}
+
+VALUE(cgroup)
+{
+	return add_foreign(in, scoped(in->r, SCOPE_CGROUP, in->r->id ? in->r->id->cgroup : NULL), max, sb);
+}
+
+VALUE(container)
+{
+	return add_foreign(in, scoped(in->r, SCOPE_CONTAINER, in->r->id ? in->r->id->container : NULL), max, sb);
+}
+
+VALUE(device)
+{
+	return add_foreign(in, scoped(in->r, SCOPE_DEVICE, in->r->device_uuid), max, sb);
+}
+
+static const char *any_unit(const struct identity *id)
+{
+	if (!id)
+		return NULL;
+	return id->unit ? id->unit : id->user_unit;
+}
+
+VALUE(unit)
+{
+	const char *s = scoped(in->r, SCOPE_UNIT, any_unit(in->r->id));
+
+	if (s)
+		foreign_unit(sb, in->redact, s, max);
+	return s;
+}
+
+VALUE(device_index)
+{
+	return in->r->device_index >= 0 && add_u64(sb, (uint64_t)in->r->device_index);
+}
+
+VALUE(value_unit)
+{
+	static const char *const names[] = {
+		[VALUE_BYTES] = "bytes",
+		[VALUE_BYTES_PER_SEC] = "bytes/s",
+		[VALUE_CALLS_PER_SEC] = "calls/s",
+		[VALUE_CALLS] = "calls",
+	};
+
+	return (in->r->value != ABSENT_U64 || in->r->limit != ABSENT_U64) && add_str(sb, names[in->r->value_unit]);
+}
+
+VALUE(untracked)
+{
+	const struct report *r = in->r;
+
+	return r->driver_bytes != ABSENT_U64 && r->live_bytes != ABSENT_U64 && r->driver_bytes >= r->live_bytes &&
+	       add_u64(sb, r->driver_bytes - r->live_bytes);
+}
+
+VALUE(function)
+{
+	return add_foreign(in, in->r->function, max, sb);
+}
+
+VALUE(error)
+{
+	const char *name = driver_error_name(in->r->function, in->r->error);
+
+	if (in->r->error == 0)
+		return false;
+	strbuf_addf(sb, "%d%s%s", in->r->error, name ? " " : "", name ? name : "");
+	return true;
+}
+
+static bool add_escaped(const struct field_input *in, const char *s, size_t max, struct strbuf *sb)
+{
+	if (s)
+		foreign_escaped(sb, in->redact, s, max);
+	return s;
+}
+
+VALUE(stack_id)
+{
+	return in->st && add_escaped(in, in->st->id, max, sb);
+}
+
+VALUE(stack_bytes)
+{
+	return in->st && in->r->stack_bytes != ABSENT_U64 && add_u64(sb, in->r->stack_bytes);
+}
+
+VALUE(stack_info)
+{
+	return in->st && add_escaped(in, in->st->info, max, sb);
+}
+
+VALUE(stack)
+{
+	if (!in->st || in->st->len == 0)
+		return false;
+	message_frames(in, in->st->len, max, sb);
+	return true;
+}
+
+/* Set when the record is written: then it is known how many others were not. */
+VALUE(suppressed)
+{
+	return in->r->suppressed != 0 && add_u64(sb, in->r->suppressed);
+}
+
+VALUE(exact)
+{
+	return add_u64(sb, in->r->exact);
+}
+
+VALUE(duration)
+{
+	return in->r->duration_ns != ABSENT_U64 && add_u64(sb, in->r->duration_ns / NSEC_PER_SEC);
+}
+
+#define INCIDENT                                                                                                       \
+	(EVENT_BIT(REPORT_LIVE_BYTES) | EVENT_BIT(REPORT_SINGLE_ALLOC) | EVENT_BIT(REPORT_ALLOC_RATE) |                \
+	 EVENT_BIT(REPORT_ALLOC_FAILURE) | EVENT_BIT(REPORT_LEAK) | EVENT_BIT(REPORT_EXIT))
+#define DAEMON                                                                                                         \
+	(EVENT_BIT(REPORT_START) | EVENT_BIT(REPORT_STOP) | EVENT_BIT(REPORT_RELOAD) | EVENT_BIT(REPORT_HEALTH) |      \
+	 EVENT_BIT(EVENT_SUPPRESSED))
+#define ALL (INCIDENT | DAEMON)
+#define CALL (EVENT_BIT(REPORT_SINGLE_ALLOC) | EVENT_BIT(REPORT_ALLOC_FAILURE))
+#define LEAK EVENT_BIT(REPORT_LEAK)
+
+#define R(member) offsetof(struct report, member)
+#define ID(member) offsetof(struct identity, member)
+
+/* The order is that of the record, and of importance where a line must be short: the long texts come last and get what
+ * the others leave of RECORD_BYTES_MAX. */
+static const struct field_desc table[] = {
+	{ "MESSAGE", ALL, message, 0, 2560 },
+	{ "MESSAGE_ID", ALL, message_id, 0, 0 },
+	{ "PRIORITY", ALL, priority, 0, 0 },
+	{ "SYSLOG_IDENTIFIER", ALL, identifier, 0, 0 },
+	{ "SYSLOG_FACILITY", ALL, facility, 0, 0 },
+	{ "GPUXRAY_EVENT", ALL, event, 0, 0 },
+	{ "GPUXRAY_RULE", INCIDENT, text, R(rule), 256 },
+	{ "GPUXRAY_SEVERITY", INCIDENT, severity, 0, 0 },
+	{ "GPUXRAY_STATE", INCIDENT, state, 0, 0 },
+	{ "GPUXRAY_FIRING", INCIDENT, firing, 0, 0 },
+	{ "GPUXRAY_INCIDENT", INCIDENT, incident, 0, 0 },
+	{ "GPUXRAY_SEQ", INCIDENT, seq, 0, 0 },
+	{ "GPUXRAY_SCOPE", INCIDENT, scope, 0, 0 },
+	{ "GPUXRAY_OTHERS", INCIDENT, others, 0, 0 },
+	{ "GPUXRAY_TIME_USEC", ALL, real_usec, 0, 0 },
+	{ "GPUXRAY_PID", INCIDENT, pid, 0, 0 },
+	{ "GPUXRAY_START_TIME", INCIDENT, start_time, 0, 0 },
+	{ "GPUXRAY_TID", INCIDENT, tid, 0, 0 },
+	{ "GPUXRAY_COMM", INCIDENT, id_text, ID(comm), 256 },
+	{ "GPUXRAY_UID", INCIDENT, uid, 0, 0 },
+	{ "GPUXRAY_USER", INCIDENT, user, 0, 256 },
+	{ "GPUXRAY_UNIT", INCIDENT, unit, 0, 512 },
+	{ "GPUXRAY_CONTAINER", INCIDENT, container, 0, 256 },
+	{ "GPUXRAY_POD", INCIDENT, id_text, ID(pod), 128 },
+	{ "GPUXRAY_DEVICE", INCIDENT, device, 0, 128 },
+	{ "GPUXRAY_DEVICE_INDEX", INCIDENT, device_index, 0, 0 },
+	{ "GPUXRAY_DEVICE_BYTES", INCIDENT, u64, R(device_bytes), 0 },
+	{ "GPUXRAY_DEVICE_USED_BYTES", INCIDENT, u64, R(device_used_bytes), 0 },
+	{ "GPUXRAY_VALUE", INCIDENT, u64, R(value), 0 },
+	{ "GPUXRAY_LIMIT", INCIDENT, u64, R(limit), 0 },
+	{ "GPUXRAY_VALUE_UNIT", INCIDENT, value_unit, 0, 0 },
+	{ "GPUXRAY_BYTES", INCIDENT, u64, R(bytes), 0 },
+	{ "GPUXRAY_LIVE_BYTES", INCIDENT, u64, R(live_bytes), 0 },
+	{ "GPUXRAY_LIVE_COUNT", INCIDENT, u64, R(live_count), 0 },
+	{ "GPUXRAY_PEAK_BYTES", INCIDENT, u64, R(peak_bytes), 0 },
+	{ "GPUXRAY_HOST_BYTES", INCIDENT, u64, R(host_bytes), 0 },
+	{ "GPUXRAY_MANAGED_BYTES", INCIDENT, u64, R(managed_bytes), 0 },
+	{ "GPUXRAY_DRIVER_BYTES", INCIDENT, u64, R(driver_bytes), 0 },
+	{ "GPUXRAY_UNTRACKED_BYTES", INCIDENT, untracked, 0, 0 },
+	{ "GPUXRAY_GROWTH_BYTES_PER_HOUR", LEAK, u64, R(growth_bytes_per_hour), 0 },
+	{ "GPUXRAY_FULL_IN_SEC", LEAK, u64, R(full_in_sec), 0 },
+	{ "GPUXRAY_LEAKED_BYTES", LEAK, u64, R(leaked_bytes), 0 },
+	{ "GPUXRAY_AGE_SEC", LEAK, u64, R(age_sec), 0 },
+	{ "GPUXRAY_FUNCTION", INCIDENT, function, 0, 128 },
+	{ "GPUXRAY_ERROR", CALL, error, 0, 0 },
+	{ "GPUXRAY_DURATION_SEC", INCIDENT, duration, 0, 0 },
+	{ "GPUXRAY_SUPPRESSED", ALL, suppressed, 0, 0 },
+	{ "GPUXRAY_LOST_EVENTS", INCIDENT, u64, R(lost_events), 0 },
+	{ "GPUXRAY_EXACT", INCIDENT, exact, 0, 0 },
+	{ "GPUXRAY_STACK_ID", INCIDENT, stack_id, 0, 64 },
+	{ "GPUXRAY_STACK_BYTES", INCIDENT, stack_bytes, 0, 0 },
+	{ "GPUXRAY_STACK_INFO", INCIDENT, stack_info, 0, 256 },
+	{ "GPUXRAY_EXE", INCIDENT, id_text, ID(exe), 1536 },
+	{ "GPUXRAY_CGROUP", INCIDENT, cgroup, 0, 1024 },
+	{ "DOCUMENTATION", INCIDENT, text, R(runbook), 512 },
+	{ "GPUXRAY_CMDLINE", INCIDENT, cmdline, 0, 0 },
+	{ "GPUXRAY_STACK", INCIDENT, stack, 0, 0 },
+};
+
+const struct field_desc *fields_table(size_t *ret_len)
+{
+	*ret_len = ARRAY_SIZE(table);
+	return table;
+}
+
+const struct field_desc field_object_pid = { "OBJECT_PID", INCIDENT, pid, 0, 0 };
+
+/* Sent as they are or not at all: an escaped name would name nothing. */
+static bool object_unit_name(const char *s, struct strbuf *sb)
+{
+	return s && is_unit_name(s) && add_str(sb, s);
+}
+
+VALUE(object_unit)
+{
+	const struct identity *id = in->r->id;
+	const char *s = scoped(in->r, SCOPE_UNIT, id ? id->unit : NULL);
+
+	/* A scope of units may be about one of a user's manager. */
+	if (s && id && id->user_unit && strcmp(s, id->user_unit) == 0)
+		s = id->unit;
+	return object_unit_name(s, sb);
+}
+
+VALUE(object_user_unit)
+{
+	return object_unit_name(in->r->id ? in->r->id->user_unit : NULL, sb);
+}
+
+const struct field_desc field_object_unit[2] = {
+	{ "OBJECT_SYSTEMD_UNIT", INCIDENT, object_unit, 0, 0 },
+	{ "OBJECT_SYSTEMD_USER_UNIT", INCIDENT, object_user_unit, 0, 0 },
+};

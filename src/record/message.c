@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "record/driver_error.h"
+#include "record/foreign.h"
+#include "record/message.h"
+
+/* A demangled name can be longer than all else together. */
+#define FRAME_MAX 512
+#define FRAME_NOTE_MAX 32
+
+struct line {
+	const struct report *r;
+	const struct redact *redact;
+	struct strbuf *sb;
+	size_t name_max; /* characters of a unit, cgroup or rule name: shorter on a second try */
+};
+
+static void add(struct line *l, const char *s)
+{
+	strbuf_adds(l->sb, s);
+}
+
+static void add_name(struct line *l, const char *s)
+{
+	foreign_word(l->sb, l->redact, s, l->name_max);
+}
+
+static void add_unit_name(struct line *l, const char *s)
+{
+	size_t start = l->sb->len;
+
+	foreign_unit(l->sb, l->redact, s, 1024);
+	utf8_cut(l->sb, start, l->name_max);
+}
+
+static void add_bytes(struct line *l, uint64_t bytes)
+{
+	char buf[FORMAT_UNITS_MAX];
+
+	add(l, format_bytes(buf, bytes));
+}
+
+static void add_quantity(struct line *l, uint64_t n)
+{
+	switch (l->r->value_unit) {
+	case VALUE_BYTES:
+		add_bytes(l, n);
+		break;
+	case VALUE_BYTES_PER_SEC:
+		add_bytes(l, n);
+		add(l, "/s");
+		break;
+	case VALUE_CALLS_PER_SEC:
+		strbuf_addf(l->sb, "%" PRIu64 "/s", n);
+		break;
+	case VALUE_CALLS:
+		strbuf_addf(l->sb, "%" PRIu64, n);
+		break;
+	}
+}
+
+/* "<before>41.2 GiB", or nothing where the number is absent. */
+static void add_optional_bytes(struct line *l, const char *before, uint64_t bytes)
+{
+	if (bytes == ABSENT_U64)
+		return;
+	add(l, before);
+	add_bytes(l, bytes);
+}
+
+static void add_optional_quantity(struct line *l, const char *before, uint64_t n)
+{
+	if (n == ABSENT_U64)
+		return;
+	add(l, before);
+	add_quantity(l, n);
+}
+
+static void add_optional_duration(struct line *l, const char *before, uint64_t ns)
+{
+	char buf[FORMAT_UNITS_MAX];
+
+	if (ns == ABSENT_U64)
+		return;
+	add(l, before);
+	add(l, format_duration(buf, ns));
+}
+
+static uint64_t ns_from_sec(uint64_t sec)
+{
+	return sec > UINT64_MAX / 1000000000 ? UINT64_MAX - 1 : sec * 1000000000;
+}
+
+static void add_device(struct line *l)
+{
+	const struct report *r = l->r;
+	const char *uuid = r->scope == SCOPE_DEVICE && r->scope_key ? r->scope_key : r->device_uuid;
+
+	if (r->device_index >= 0)
+		strbuf_addf(l->sb, "GPU %d", r->device_index);
+	else if (uuid)
+		foreign_word(l->sb, l->redact, uuid, 40);
+	else
+		add(l, "a GPU");
+}
+
+static void add_where(struct line *l)
+{
+	if (l->r->scope == SCOPE_DEVICE || (l->r->device_index < 0 && !l->r->device_uuid))
+		return;
+	add(l, " on ");
+	add_device(l);
+}
+
+static void add_process(struct line *l)
+{
+	const struct identity *id = l->r->id;
+	const char *unit;
+
+	if (!id) {
+		add(l, "an unknown process");
+		return;
+	}
+	/* 16 characters that all need escaping are 64. */
+	foreign_word(l->sb, l->redact, id->comm ? id->comm : "?", 32);
+	strbuf_addf(l->sb, "[%" PRIu32 "]", id->pid);
+	/* Of a user's own unit the name says more than the user@1000.service around it. */
+	unit = id->user_unit ? id->user_unit : id->unit;
+	if (unit) {
+		add(l, " ");
+		add_unit_name(l, unit);
+	}
+}
+
+static void add_who(struct line *l)
+{
+	const struct report *r = l->r;
+
+	switch (r->scope) {
+	case SCOPE_DEVICE:
+		add_device(l);
+		return;
+	case SCOPE_UNIT:
+		if (!r->scope_key)
+			break;
+		add_unit_name(l, r->scope_key);
+		return;
+	case SCOPE_CGROUP:
+		if (!r->scope_key)
+			break;
+		add(l, "cgroup ");
+		add_name(l, r->scope_key);
+		return;
+	case SCOPE_USER:
+		if (!r->scope_key)
+			break;
+		add(l, "user ");
+		add_name(l, r->scope_key);
+		return;
+	case SCOPE_CONTAINER:
+		if (!r->scope_key)
+			break;
+		/* As the tools of containers show their ids. */
+		add(l, "container ");
+		if (strspn(r->scope_key, "0123456789abcdef") == 64)
+			strbuf_add(l->sb, r->scope_key, 12);
+		else
+			add_name(l, r->scope_key);
+		return;
+	default:
+		break;
+	}
+	add_process(l);
+}
+
+static bool is_resolved(const struct line *l)
+{
+	return l->r->state == STATE_RESOLVED;
+}
+
+/* Between who and what: what has been said before is "still" so. */
+static const char *again(const struct line *l)
+{
+	return l->r->state == STATE_REPEAT ? " still " : " ";
+}
+
+static void say_live(struct line *l)
+{
+	const struct report *r = l->r;
+
+	add_who(l);
+	if (is_resolved(l)) {
+		if (r->process_ended) {
+			add(l, " ended");
+			add_where(l);
+		} else {
+			add_optional_quantity(l, " is back to ", r->value);
+			add_where(l);
+		}
+		add_optional_quantity(l, ", was over ", r->limit);
+		add_optional_duration(l, " for ", r->duration_ns);
+		add_optional_bytes(l, ", peak ", r->peak_bytes);
+		return;
+	}
+	add(l, again(l));
+	add(l, "holds");
+	add_optional_quantity(l, " ", r->value);
+	if (r->scope == SCOPE_DEVICE)
+		add_optional_bytes(l, " of ", r->device_bytes);
+	add_where(l);
+	add_optional_quantity(l, ", over ", r->limit);
+	add_optional_duration(l, " for ", r->duration_ns);
+}
+
+static void say_single(struct line *l)
+{
+	const struct report *r = l->r;
+
+	add_who(l);
+	add(l, " allocated");
+	add_optional_bytes(l, " ", r->bytes != ABSENT_U64 ? r->bytes : r->value);
+	add(l, " at once");
+	add_where(l);
+	if (r->function) {
+		add(l, " (");
+		foreign_word(l->sb, l->redact, r->function, 40);
+		add(l, ")");
+	}
+	add_optional_quantity(l, ", over ", r->limit);
+}
+
+static void say_rate(struct line *l)
+{
+	const struct report *r = l->r;
+	bool is_calls = r->value_unit != VALUE_BYTES_PER_SEC;
+
+	add_who(l);
+	if (is_resolved(l)) {
+		if (r->process_ended)
+			add(l, " ended");
+		else
+			add_optional_quantity(l, is_calls ? " is back to allocations of " : " is back to ", r->value);
+		add_where(l);
+		add_optional_quantity(l, ", was over ", r->limit);
+		add_optional_duration(l, " for ", r->duration_ns);
+		return;
+	}
+	add(l, again(l));
+	add(l, "allocates");
+	add_optional_quantity(l, is_calls ? " at a rate of " : " ", r->value);
+	add_where(l);
+	add_optional_quantity(l, ", over ", r->limit);
+	add_optional_duration(l, " for ", r->duration_ns);
+}
+
+static void say_failure(struct line *l)
+{
+	const struct report *r = l->r;
+	const char *name = driver_error_name(r->function, r->error);
+
+	add_who(l);
+	if (is_resolved(l)) {
+		add(l, r->process_ended ? " ended after failed allocations" : " has no more failed allocations");
+		add_where(l);
+		add_optional_duration(l, " for ", r->duration_ns);
+		return;
+	}
+	add(l, " could not allocate");
+	add_optional_bytes(l, " ", r->bytes);
+	add_where(l);
+	if (r->error != 0) {
+		add(l, ": ");
+		foreign_word(l->sb, l->redact, r->function ? r->function : "the driver", 40);
+		strbuf_addf(l->sb, " returned %d%s%s", r->error, name ? " " : "", name ? name : "");
+	}
+	add_optional_bytes(l, ", it holds ", r->live_bytes);
+	if (r->value_unit == VALUE_CALLS && r->value != ABSENT_U64 && r->value > 1)
+		strbuf_addf(l->sb, ", failure %" PRIu64 " of late", r->value);
+}
+
+static void say_leak(struct line *l)
+{
+	const struct report *r = l->r;
+	char buf[FORMAT_UNITS_MAX];
+
+	add_who(l);
+	if (is_resolved(l)) {
+		add(l, r->process_ended ? " ended" : " no longer leaks");
+		add_where(l);
+		add_optional_bytes(l, r->process_ended ? ", had leaked " : ", leaked ", r->leaked_bytes);
+		add_optional_duration(l, " in ", r->duration_ns);
+		return;
+	}
+	add(l, again(l));
+	/* One call site on its own is a suspicion: a cache that fills looks the same until it is full. */
+	add(l, r->scope == SCOPE_STACK ? "may be leaking" : "is leaking");
+	if (r->growth_bytes_per_hour != ABSENT_U64) {
+		add(l, " ");
+		add_bytes(l, r->growth_bytes_per_hour);
+		add(l, "/h");
+	}
+	add_where(l);
+	if (r->scope == SCOPE_STACK)
+		add(l, " from one call site");
+	if (r->leaked_bytes != ABSENT_U64) {
+		add(l, ", ");
+		add_bytes(l, r->leaked_bytes);
+		add(l, " so far");
+	}
+	if (r->full_in_sec != ABSENT_U64) {
+		add(l, ", full in ");
+		add(l, format_duration(buf, ns_from_sec(r->full_in_sec)));
+	}
+}
+
+static void say_exit(struct line *l)
+{
+	const struct report *r = l->r;
+	uint64_t bytes = r->value_unit == VALUE_BYTES && r->value != ABSENT_U64 ? r->value : r->live_bytes;
+
+	add_who(l);
+	add(l, " ended");
+	add_optional_bytes(l, " with ", bytes);
+	add(l, bytes == ABSENT_U64 ? " with memory never freed" : " never freed");
+	add_where(l);
+	add_optional_quantity(l, ", over ", r->limit);
+}
+
+/* One for all that were too many to get a record each. */
+static void say_others(struct line *l)
+{
+	static const char *const plural[SCOPE_MAX] = {
+		[SCOPE_PROCESS] = "process(es)", [SCOPE_DEVICE] = "device(s)", [SCOPE_CGROUP] = "cgroup(s)",
+		[SCOPE_UNIT] = "unit(s)",	 [SCOPE_USER] = "user(s)",     [SCOPE_CONTAINER] = "container(s)",
+		[SCOPE_STACK] = "call site(s)",
+	};
+	static const char *const firing[] = {
+		[REPORT_LIVE_BYTES] = "hold memory",	     [REPORT_SINGLE_ALLOC] = "allocated much at once",
+		[REPORT_ALLOC_RATE] = "allocate fast",	     [REPORT_ALLOC_FAILURE] = "could not allocate",
+		[REPORT_LEAK] = "are leaking",		     [REPORT_EXIT] = "ended with memory never freed",
+	};
+
+	strbuf_addf(l->sb, "%" PRIu64 " more %s %s", l->r->others, plural[l->r->scope],
+		    is_resolved(l) ? "have resolved" : firing[l->r->event]);
+	if (!is_resolved(l))
+		add_optional_quantity(l, ", over ", l->r->limit);
+}
+
+static void say(struct line *l)
+{
+	static void (*const say_event[])(struct line *l) = {
+		[REPORT_LIVE_BYTES] = say_live,	      [REPORT_SINGLE_ALLOC] = say_single,
+		[REPORT_ALLOC_RATE] = say_rate,	      [REPORT_ALLOC_FAILURE] = say_failure,
+		[REPORT_LEAK] = say_leak,	      [REPORT_EXIT] = say_exit,
+	};
+
+	if (l->r->others > 0)
+		say_others(l);
+	else
+		say_event[l->r->event](l);
+	if (l->r->rule || !l->r->exact) {
+		add(l, " (");
+		if (l->r->rule) {
+			add(l, "rule ");
+			add_name(l, l->r->rule);
+		}
+		if (!l->r->exact)
+			add(l, l->r->rule ? "; events were lost, not exact" : "events were lost, not exact");
+		add(l, ")");
+	}
+}
+
+/* The daemon's own words need nothing beside them. */
+static const char *daemon_text(const struct field_input *in)
+{
+	if (in->r->text)
+		return in->r->text;
+	switch (in->event) {
+	case REPORT_START:
+		return "gpuxray has started";
+	case REPORT_STOP:
+		return "gpuxray has stopped";
+	case REPORT_RELOAD:
+		return "gpuxray has read its rules again";
+	case REPORT_HEALTH:
+		return "gpuxray is running";
+	default:
+		return "records were held back";
+	}
+}
+
+static void first_line(const struct field_input *in, struct strbuf *sb)
+{
+	static const size_t name_max[] = { 64, 40, 24, 12 };
+	size_t start = sb->len;
+
+	if (in->event >= REPORT_START) {
+		foreign_word(sb, in->redact, daemon_text(in), MESSAGE_LINE_MAX);
+		return;
+	}
+	if (in->r->message && in->r->others == 0) {
+		if (in->r->state == STATE_RESOLVED)
+			strbuf_adds(sb, "resolved: ");
+		foreign_text(sb, in->redact, in->r->message, 0);
+		utf8_cut(sb, start, MESSAGE_LINE_MAX);
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(name_max); i++) {
+		struct line l = { .r = in->r, .redact = in->redact, .sb = sb, .name_max = name_max[i] };
+
+		strbuf_truncate(sb, start);
+		say(&l);
+		if (sb->error || utf8_count(strbuf_str(sb) + start, sb->len - start) <= MESSAGE_LINE_MAX)
+			return;
+	}
+	utf8_cut(sb, start, MESSAGE_LINE_MAX);
+}
+
+void message_frames(const struct field_input *in, size_t count, size_t max, struct strbuf *sb)
+{
+	size_t start = sb->len, i;
+
+	for (i = 0; i < count && !sb->error; i++) {
+		size_t before = sb->len, room;
+
+		if (i > 0)
+			strbuf_addc(sb, '\n');
+		foreign_escaped(sb, in->redact, in->st->frames[i], FRAME_MAX);
+		/* After any but the last frame there must be room to say how many are missing. */
+		room = i + 1 == in->st->len ? 0 : FRAME_NOTE_MAX;
+		if (sb->len - start + room > max) {
+			strbuf_truncate(sb, before);
+			break;
+		}
+	}
+	if (i < in->st->len)
+		strbuf_addf(sb, "%s[%zu %sframe%s]", i > 0 ? "\n" : "", in->st->len - i, i > 0 ? "more " : "",
+			    in->st->len - i == 1 ? "" : "s");
+}
+
+void message_build(const struct field_input *in, size_t max, struct strbuf *sb)
+{
+	size_t start = sb->len;
+
+	first_line(in, sb);
+	if (in->event >= REPORT_START || !in->st || in->st->len == 0)
+		return;
+	strbuf_adds(sb, "\n\n");
+	message_frames(in, MIN(in->st->len, MESSAGE_FRAMES_MAX), max - (sb->len - start), sb);
+}

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: MIT */
+#include "record/reporter.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include "bpf/event.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "proc/procfs.h"
+#include "record/budget.h"
+#include "record/queue.h"
+#include "record/sink.h"
+
+/* A program that starts has thousands of new stacks at once, and most pins are cheap: their files are open already. */
+#define PINS_PER_QUEUE 16
+/* Files of the traced that no stack lay in for so long are closed: they keep disk space and mounts busy. */
+#define TRIM_IDLE_NS (3600 * NSEC_PER_SEC)
+#define TRIM_INTERVAL_NS (60 * NSEC_PER_SEC)
+/* A receiver that restarts is back within moments; one that does not is not waited for a second time. */
+#define RETRY_NS (50 * NSEC_PER_MSEC)
+#define RETRY_MAX 20
+/* For a thread that is not stuck to see that it is to end. */
+#define GRACE_NS (200 * NSEC_PER_MSEC)
+
+enum phase {
+	PHASE_IDLE,
+	PHASE_SLOW,  /* in a file or a write: may take for ever; touches nothing the caller lent us */
+	PHASE_BUILD, /* uses the caller's patterns; bounded by the processor alone */
+};
+
+struct reporter {
+	pthread_mutex_t lock;
+	pthread_cond_t to_builder, to_writer, to_owner;
+	pthread_t builder, writer;
+	int refs; /* the owner's and each thread's: who is last frees */
+	struct reporter_options o;
+	char *journal_socket, *syslog_socket, *proc_root; /* behind o */
+	int own_fd;					    /* copy of o.out_fd */
+
+	struct queue reports, pins, records;
+	struct budget budget;
+	struct reporter_stats stats;
+	uint64_t unsaid;    /* records not written that no other record has told of yet */
+	uint64_t in_flight; /* those the writer has in hand, with what they were to tell of */
+	enum phase phase;   /* of the builder */
+	bool is_stopping, is_abandoned, is_reopening, builder_done, writer_done;
+
+	struct symbolizer *symbolizer; /* the builder's */
+	struct sink *sink;	       /* the writer's; NULL with o.write */
+	bool is_down;		       /* the writer's: the last write failed */
+};
+
+static void reporter_free(struct reporter *r)
+{
+	void *p;
+
+	while ((p = queue_pop(&r->reports)))
+		report_free(p);
+	while ((p = queue_pop(&r->pins)))
+		stack_unref(p);
+	while ((p = queue_pop(&r->records)))
+		record_free(p);
+	symbolizer_free(r->symbolizer);
+	sink_close(r->sink);
+	closep(&r->own_fd);
+	free(r->journal_socket);
+	free(r->syslog_socket);
+	free(r->proc_root);
+	pthread_cond_destroy(&r->to_builder);
+	pthread_cond_destroy(&r->to_writer);
+	pthread_cond_destroy(&r->to_owner);
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+/* Gives up the lock and the reference. */
+static void unlock_and_unref(struct reporter *r)
+{
+	bool is_last = --r->refs == 0;
+
+	pthread_mutex_unlock(&r->lock);
+	if (is_last)
+		reporter_free(r);
+}
+
+/* False when the time is over. deadline: monotonic, UINT64_MAX = none. */
+static bool wait_until(struct reporter *r, pthread_cond_t *cond, uint64_t deadline_ns)
+{
+	struct timespec ts = { .tv_sec = (time_t)(deadline_ns / NSEC_PER_SEC),
+			       .tv_nsec = (long)(deadline_ns % NSEC_PER_SEC) };
+
+	if (deadline_ns == UINT64_MAX)
+		return pthread_cond_wait(cond, &r->lock) == 0;
+	return pthread_cond_timedwait(cond, &r->lock, &ts) == 0;
+}
+
+/* The daemon's own records are few and tell of all others. */
+static unsigned rank_of(const struct report *report)
+{
+	return report->event >= REPORT_START ? MAX(report->severity, SEVERITY_WARNING) : report->severity;
+}
+
+static void queue_record(struct reporter *r, struct record *rec, unsigned rank)
+{
+	struct record *dropped;
+	void *out;
+
+	queue_push(&r->records, rec, rank, &out);
+	dropped = out;
+	if (dropped) {
+		r->stats.dropped++;
+		r->unsaid += 1 + dropped->suppressed;
+		record_free(dropped);
+	}
+	pthread_cond_signal(&r->to_writer);
+}
+
+/* Locked; unlocks meanwhile. */
+static void build_report(struct reporter *r, struct report *report)
+{
+	_cleanup_(stack_text_freep) struct stack_text *st = NULL;
+	struct record *rec = NULL;
+	bool has_stack = report->event < REPORT_START &&
+			 (report->stack || (report->stack_reason != STACK_OK && report->stack_reason != STACK_NONE));
+	int err = 0;
+
+	r->phase = PHASE_SLOW;
+	pthread_mutex_unlock(&r->lock);
+	if (has_stack)
+		err = symbolizer_resolve(r->symbolizer, report->stack, report->stack_reason, &st);
+	pthread_mutex_lock(&r->lock);
+	if (!r->is_abandoned) {
+		r->phase = PHASE_BUILD;
+		pthread_mutex_unlock(&r->lock);
+		/* Without its stack rather than not at all. */
+		if (err < 0)
+			log_debug("Stack of a record: %s", strerror(-err));
+		err = record_build(report, st,
+				   report->id && process_is_same(r->o.proc_root, report->id->pid, report->id->start_ticks),
+				   r->o.redact, &rec);
+		pthread_mutex_lock(&r->lock);
+	}
+	r->phase = PHASE_IDLE;
+	pthread_cond_broadcast(&r->to_owner);
+	if (rec) {
+		queue_record(r, rec, rank_of(report));
+	} else {
+		r->stats.failed++;
+		r->unsaid += 1 + report->suppressed;
+	}
+	report_free(report);
+}
+
+static void build_summary(struct reporter *r)
+{
+	struct record *rec = NULL;
+	char text[256];
+
+	budget_summary(&r->budget, text, sizeof(text));
+	if (record_build_suppressed(text, clock_real_usec(), &rec) < 0)
+		return; /* what was held is in unsaid all the same */
+	queue_record(r, rec, SEVERITY_WARNING);
+}
+
+/* Locked; unlocks meanwhile. */
+static void pin_stack(struct reporter *r, struct stack *s)
+{
+	r->stats.stacks_pinned++;
+	pthread_mutex_unlock(&r->lock);
+	symbolizer_pin(r->symbolizer, s);
+	stack_unref(s);
+	pthread_mutex_lock(&r->lock);
+}
+
+/* Locked; unlocks meanwhile. */
+static void trim(struct reporter *r, uint64_t *at_ns)
+{
+	pthread_mutex_unlock(&r->lock);
+	symbolizer_trim(r->symbolizer, TRIM_IDLE_NS);
+	*at_ns = clock_monotonic_ns() + TRIM_INTERVAL_NS;
+	pthread_mutex_lock(&r->lock);
+}
+
+static void *builder_thread(void *userdata)
+{
+	struct reporter *r = userdata;
+	uint64_t trim_ns = clock_monotonic_ns() + TRIM_INTERVAL_NS;
+
+	pthread_mutex_lock(&r->lock);
+	while (!r->is_abandoned) {
+		uint64_t due = budget_due_ns(&r->budget);
+		void *p;
+
+		if ((p = queue_pop(&r->pins))) {
+			pin_stack(r, p);
+		} else if (due != UINT64_MAX && ((r->is_stopping && r->reports.len == 0) || clock_monotonic_ns() >= due)) {
+			build_summary(r);
+		} else if ((p = queue_pop(&r->reports))) {
+			build_report(r, p);
+		} else if (r->is_stopping) {
+			break;
+		} else if (clock_monotonic_ns() >= trim_ns) {
+			trim(r, &trim_ns);
+		} else {
+			(void)wait_until(r, &r->to_builder, MIN(due, trim_ns));
+		}
+	}
+	r->builder_done = true;
+	pthread_cond_signal(&r->to_writer);
+	pthread_cond_broadcast(&r->to_owner);
+	unlock_and_unref(r);
+	return NULL;
+}
+
+static int write_once(struct reporter *r, struct record *rec)
+{
+	/* It may have waited for long: a pid that is another's now must not be described. */
+	if (rec->object_pid != 0 && !process_is_same(r->o.proc_root, rec->object_pid, rec->object_start_ticks))
+		record_drop_object_pid(rec);
+	return r->o.write ? r->o.write(rec, r->o.userdata) : r->sink->ops->write(r->sink, rec);
+}
+
+/* Locked; unlocks meanwhile. */
+static void write_record(struct reporter *r, struct record *rec)
+{
+	uint64_t suppressed = rec->suppressed + r->unsaid;
+	int err, tries = 0;
+
+	r->unsaid = 0;
+	r->in_flight = 1 + suppressed;
+	err = record_set_suppressed(rec, suppressed);
+	if (err == 0) {
+		for (;;) {
+			pthread_mutex_unlock(&r->lock);
+			err = write_once(r, rec);
+			pthread_mutex_lock(&r->lock);
+			if (err == 0 || r->is_down || r->is_stopping || tries++ == RETRY_MAX)
+				break;
+			(void)wait_until(r, &r->to_writer, clock_monotonic_ns() + RETRY_NS);
+		}
+	}
+	if (!r->is_abandoned)
+		r->in_flight = 0;
+	if (err == 0) {
+		r->stats.written++;
+	} else {
+		r->stats.failed++;
+		if (!r->is_abandoned)
+			r->unsaid += 1 + suppressed;
+	}
+	if (!r->is_abandoned && err != 0 && !r->is_down)
+		log_warning("Cannot write records: %s. They are counted, and the next that gets through says how many.",
+			    strerror(-err));
+	r->is_down = err != 0;
+	record_free(rec);
+}
+
+/* Locked; unlocks meanwhile. */
+static void reopen_sink(struct reporter *r)
+{
+	struct sink *s = NULL;
+	enum sink_kind before = r->stats.sink;
+
+	r->is_reopening = false;
+	if (r->o.write)
+		return;
+	pthread_mutex_unlock(&r->lock);
+	if (sink_open(&r->o, before, &s) == 0) {
+		sink_close(r->sink);
+		r->sink = s;
+	}
+	pthread_mutex_lock(&r->lock);
+	r->stats.sink = r->sink->ops->kind;
+	r->is_down = false;
+}
+
+static void *writer_thread(void *userdata)
+{
+	struct reporter *r = userdata;
+
+	pthread_mutex_lock(&r->lock);
+	while (!r->is_abandoned) {
+		struct record *rec;
+
+		if (r->is_reopening)
+			reopen_sink(r);
+		else if ((rec = queue_pop(&r->records)))
+			write_record(r, rec);
+		else if (r->builder_done)
+			break;
+		else
+			(void)wait_until(r, &r->to_writer, UINT64_MAX);
+	}
+	r->writer_done = true;
+	pthread_cond_broadcast(&r->to_owner);
+	unlock_and_unref(r);
+	return NULL;
+}
+
+static int copy_options(struct reporter *r, const struct reporter_options *o)
+{
+	r->o = *o;
+	r->proc_root = strdup(o->proc_root ? o->proc_root : "/proc");
+	r->journal_socket = o->journal_socket ? strdup(o->journal_socket) : NULL;
+	r->syslog_socket = o->syslog_socket ? strdup(o->syslog_socket) : NULL;
+	if (!r->proc_root || (o->journal_socket && !r->journal_socket) || (o->syslog_socket && !r->syslog_socket))
+		return -ENOMEM;
+	r->o.proc_root = r->proc_root;
+	r->o.journal_socket = r->journal_socket;
+	r->o.syslog_socket = r->syslog_socket;
+	/* A reopen in the writer thread may come after the caller has closed its own. */
+	r->own_fd = o->out_fd >= 0 ? fcntl(o->out_fd, F_DUPFD_CLOEXEC, 3) : -1;
+	r->o.out_fd = r->own_fd;
+	return 0;
+}
+
+static int init_locks(struct reporter *r)
+{
+	pthread_condattr_t attr;
+	int err;
+
+	err = pthread_condattr_init(&attr);
+	if (err == 0)
+		err = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	if (err == 0)
+		err = pthread_mutex_init(&r->lock, NULL);
+	if (err == 0)
+		err = pthread_cond_init(&r->to_builder, &attr);
+	if (err == 0)
+		err = pthread_cond_init(&r->to_writer, &attr);
+	if (err == 0)
+		err = pthread_cond_init(&r->to_owner, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	return -err;
+}
+
+/* With all signals blocked: they are the main thread's, and a write to a broken pipe must come back as EPIPE. */
+static int start_threads(struct reporter *r)
+{
+	sigset_t all, before;
+	int err;
+
+	(void)sigfillset(&all);
+	err = pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (err != 0)
+		return -err;
+	err = pthread_create(&r->builder, NULL, builder_thread, r);
+	if (err == 0) {
+		(void)pthread_setname_np(r->builder, "gpuxray-build");
+		err = pthread_create(&r->writer, NULL, writer_thread, r);
+		if (err == 0) {
+			(void)pthread_setname_np(r->writer, "gpuxray-write");
+		} else {
+			pthread_mutex_lock(&r->lock);
+			r->is_stopping = true;
+			pthread_cond_signal(&r->to_builder);
+			pthread_mutex_unlock(&r->lock);
+			(void)pthread_join(r->builder, NULL);
+		}
+	}
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -err;
+}
+
+int reporter_new(const struct reporter_options *o, struct reporter **ret)
+{
+	struct symbolizer_limits limits = SYMBOLIZER_LIMITS_DEFAULT;
+	struct reporter *r;
+	int err;
+
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	err = init_locks(r);
+	if (err < 0) {
+		free(r);
+		return err;
+	}
+	r->refs = 3;
+	r->own_fd = -1;
+	r->budget.per_minute = o->records_per_minute;
+	queue_init(&r->reports, o->queue);
+	queue_init(&r->records, o->queue);
+	queue_init(&r->pins, (size_t)o->queue * PINS_PER_QUEUE);
+	if (o->symbol_cache_bytes > 0)
+		limits.cache_bytes = o->symbol_cache_bytes;
+	err = copy_options(r, o);
+	if (err == 0)
+		err = symbolizer_new(r->proc_root, &limits, &r->symbolizer);
+	if (err == 0 && !o->write)
+		err = sink_open(&r->o, SINK_AUTO, &r->sink);
+	if (err == 0) {
+		r->stats.sink = r->sink ? r->sink->ops->kind : o->sink;
+		err = start_threads(r);
+	}
+	if (err < 0) {
+		reporter_free(r);
+		return err;
+	}
+	*ret = r;
+	return 0;
+}
+
+void reporter_push(struct reporter *r, struct report *report)
+{
+	struct report *held = report;
+
+	pthread_mutex_lock(&r->lock);
+	if (budget_admit(&r->budget, report, clock_monotonic_ns())) {
+		void *out;
+
+		queue_push(&r->reports, report, rank_of(report), &out);
+		held = out;
+		r->stats.dropped += held != NULL;
+	} else {
+		r->stats.budget_held++;
+	}
+	if (held)
+		r->unsaid += 1 + held->suppressed;
+	pthread_cond_signal(&r->to_builder);
+	pthread_mutex_unlock(&r->lock);
+	report_free(held);
+}
+
+void reporter_pin(struct reporter *r, struct stack *s)
+{
+	void *out;
+
+	pthread_mutex_lock(&r->lock);
+	queue_push(&r->pins, stack_ref(s), 0, &out);
+	r->stats.stacks_dropped += out != NULL;
+	pthread_cond_signal(&r->to_builder);
+	pthread_mutex_unlock(&r->lock);
+	stack_unref(out);
+}
+
+void reporter_reopen(struct reporter *r)
+{
+	pthread_mutex_lock(&r->lock);
+	r->is_reopening = true;
+	pthread_cond_signal(&r->to_writer);
+	pthread_mutex_unlock(&r->lock);
+}
+
+void reporter_stats(struct reporter *r, struct reporter_stats *ret)
+{
+	pthread_mutex_lock(&r->lock);
+	*ret = r->stats;
+	ret->queued = r->reports.len + r->records.len + (r->phase != PHASE_IDLE) + (r->in_flight > 0);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void wait_for_threads(struct reporter *r, uint64_t deadline_ns)
+{
+	while (!(r->builder_done && r->writer_done) && wait_until(r, &r->to_owner, deadline_ns))
+		;
+}
+
+uint64_t reporter_stop(struct reporter *r, uint64_t timeout_ns)
+{
+	uint64_t now = clock_monotonic_ns(), lost;
+	bool builder_done, writer_done;
+	pthread_t builder = r->builder, writer = r->writer;
+
+	pthread_mutex_lock(&r->lock);
+	r->is_stopping = true;
+	pthread_cond_broadcast(&r->to_builder);
+	pthread_cond_broadcast(&r->to_writer);
+	wait_for_threads(r, timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX);
+	if (!(r->builder_done && r->writer_done)) {
+		r->is_abandoned = true;
+		pthread_cond_broadcast(&r->to_builder);
+		pthread_cond_broadcast(&r->to_writer);
+		wait_for_threads(r, clock_monotonic_ns() + GRACE_NS);
+		while (r->phase == PHASE_BUILD)
+			(void)wait_until(r, &r->to_owner, UINT64_MAX);
+	}
+	builder_done = r->builder_done;
+	writer_done = r->writer_done;
+	lost = r->reports.len + (r->phase != PHASE_IDLE) + r->records.len + r->in_flight + r->unsaid;
+	pthread_mutex_unlock(&r->lock);
+
+	(void)(builder_done ? pthread_join(builder, NULL) : pthread_detach(builder));
+	(void)(writer_done ? pthread_join(writer, NULL) : pthread_detach(writer));
+	/* What is left belongs to the stuck thread, which frees it should it ever return. */
+	pthread_mutex_lock(&r->lock);
+	unlock_and_unref(r);
+	return lost;
+}

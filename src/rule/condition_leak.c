@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/saturate.h"
+#include "rule/watch.h"
+
+static struct leak_ring *ring_of(struct leak_ring **rings, const struct leak_scale *scale, size_t i, uint64_t now_ns,
+				 uint64_t before_bytes)
+{
+	if (!rings[i])
+		rings[i] = leak_ring_new(scale, now_ns, before_bytes);
+	return rings[i];
+}
+
+static int book_alloc(struct engine *e, struct process *p, const struct change *c, size_t i, uint64_t birth_ns)
+{
+	const struct leak_scale *scale = &e->scales[i];
+	struct site *s = c->site;
+	struct leak_ring *ring;
+
+	/* A ring that begins late takes what was there before as old. */
+	ring = ring_of(p->watch->rings, scale, i, birth_ns, sat_diff(sat_sum(p->live, scale->classes), c->bytes));
+	if (!ring)
+		return -ENOMEM;
+	leak_ring_add(ring, scale, birth_ns, c->bytes);
+
+	if (!s->watch && !(s->watch = calloc(1, sizeof(*s->watch))))
+		return -ENOMEM;
+	ring = ring_of(s->watch->rings, scale, i, birth_ns, sat_diff(s->bytes, c->site_bytes));
+	if (!ring)
+		return -ENOMEM;
+	leak_ring_add(ring, scale, birth_ns, c->site_bytes);
+	return 0;
+}
+
+void leak_book(struct engine *e, struct process *p, const struct change *c, uint64_t birth_ns)
+{
+	uint64_t birth = watch_leak_time(e, birth_ns);
+
+	for (size_t i = 0; i < e->scales_len && c->site; i++) {
+		const struct leak_scale *scale = &e->scales[i];
+
+		if (!(scale->classes & (1u << c->class)))
+			continue;
+		if (!c->is_free) {
+			if (book_alloc(e, p, c, i, birth) < 0)
+				e->no_memory++;
+			continue;
+		}
+		if (p->watch->rings[i])
+			leak_ring_sub(p->watch->rings[i], scale, birth, c->bytes);
+		if (c->site->watch && c->site->watch->rings[i])
+			leak_ring_sub(c->site->watch->rings[i], scale, birth, c->site_bytes);
+	}
+}
+
+void leak_forget(struct engine *e, struct process *p)
+{
+	struct site *s;
+	size_t iter = 0;
+
+	for (size_t i = 0; i < e->scales_len; i++) {
+		if (p->watch->rings[i])
+			leak_ring_clear(p->watch->rings[i], &e->scales[i]);
+	}
+	while ((s = process_next_site(p, &iter))) {
+		for (size_t i = 0; s->watch && i < e->scales_len; i++) {
+			if (s->watch->rings[i])
+				leak_ring_clear(s->watch->rings[i], &e->scales[i]);
+		}
+	}
+}
+
+bool leak_mark_due(struct engine *e, uint64_t now_ns)
+{
+	uint64_t leak_ns = watch_leak_time(e, now_ns);
+	bool any = false;
+
+	for (size_t i = 0; i < e->states_len; i++) {
+		struct rule_state *rs = e->states[i];
+		uint64_t epoch;
+
+		rs->is_leak_due = false;
+		if (rs->scale < 0)
+			continue;
+		epoch = leak_ns / e->scales[rs->scale].epoch_ns;
+		rs->leak_passed = sat_diff(epoch, rs->leak_epoch);
+		rs->is_leak_due = rs->leak_passed > 0;
+		rs->leak_epoch = MAX(epoch, rs->leak_epoch);
+		any = any || rs->is_leak_due;
+	}
+	return any;
+}
+
+/* Bytes of the growth: those of the judged epochs when it fired, and what has been born and kept since. */
+static uint64_t leaked_since(const struct incident *inc, struct leak_ring *ring, const struct leak_scale *scale,
+			     const struct leak_verdict *v, uint64_t epoch)
+{
+	uint64_t began = inc->leak_began_ns / scale->epoch_ns, bytes;
+
+	bytes = leak_between(ring, scale, began, sat_diff(epoch, v->group + 1));
+	(void)sat_add(&bytes, sat_diff(ring->older, inc->leak_older));
+	return bytes;
+}
+
+static void judge(struct engine *e, const struct subject *s, struct slot *slot, struct leak_ring *ring,
+		  const struct occasion *o)
+{
+	struct rule_state *rs = slot->rs;
+	const struct leak_scale *scale = &e->scales[rs->scale];
+	uint64_t now = watch_leak_time(e, o->time_ns), back, for_epochs = MAX(rs->rule->for_epochs, 1u);
+	struct finding f = FINDING_INIT;
+	struct leak_verdict v = { 0 };
+	bool was_firing = slot->incident && slot->incident->state != INCIDENT_PENDING;
+
+	/* Several epochs may have ended since the last tick: each is judged by what is left of it now. */
+	for (back = MIN(for_epochs, rs->leak_passed); back > 0; back--) {
+		leak_judge(ring, scale, rs->rule, rs->leak_epoch - back + 1, slot->group, &v);
+		if (v.is_growing)
+			slot->group = v.group;
+		slot->streak = v.is_growing ? slot->streak + 1 : 0;
+		slot->calm = v.is_growing ? 0 : slot->calm + 1;
+	}
+	/* It takes as many epochs to believe that it has stopped as it took to believe in it. */
+	f.is_above = slot->streak >= for_epochs;
+	f.is_below = slot->calm >= for_epochs || (!v.is_growing && v.is_flat);
+	f.is_over = !v.is_growing && v.is_flat;
+	f.value = v.mature_bytes;
+	f.age_ns = v.span_ns;
+	if (was_firing) {
+		f.value = leaked_since(slot->incident, ring, scale, &v, rs->leak_epoch);
+		f.age_ns = sat_diff(now, slot->incident->leak_began_ns);
+	}
+	f.leaked_bytes = f.value;
+	f.limit = rs->rule->min_growth_bytes;
+	f.unit = VALUE_BYTES;
+	f.growth_per_hour = leak_growth_per_hour(&v);
+	f.group = v.group;
+	slot->last = f;
+	incident_update(e, s, slot, rs->rule->for_ns, &f, o);
+
+	if (slot->incident && slot->incident->state == INCIDENT_FIRING && !was_firing) {
+		struct incident *inc = slot->incident;
+
+		/* The newest epochs are not judged, so the judged ones began that much earlier. */
+		inc->leak_began_ns = sat_diff(rs->leak_epoch, (uint64_t)v.group * (scale->epochs + 1)) * scale->epoch_ns;
+		inc->leak_older = ring->older;
+		if (inc->leak_began_ns > 0)
+			(void)sat_add(&inc->leak_older,
+				      leak_between(ring, scale, 0, inc->leak_began_ns / scale->epoch_ns - 1));
+	}
+}
+
+static struct slot *site_slot(struct engine *e, struct site *site, struct rule_state *rs, bool create)
+{
+	struct site_watch *w = site->watch;
+	struct slot *slots;
+
+	for (size_t i = 0; i < w->slots_len; i++) {
+		if (w->slots[i].rs == rs)
+			return &w->slots[i];
+	}
+	if (!create)
+		return NULL;
+	slots = realloc(w->slots, (w->slots_len + 1) * sizeof(*slots));
+	if (!slots) {
+		e->no_memory++;
+		return NULL;
+	}
+	w->slots = slots;
+	slots[w->slots_len] = (struct slot){ .rs = rs };
+	slots_link(slots, ++w->slots_len);
+	return &slots[w->slots_len - 1];
+}
+
+static void tick_sites(struct engine *e, struct process *p, struct rule_state *rs, const struct occasion *o)
+{
+	struct subject s = { .p = p };
+	size_t iter = 0;
+
+	while ((s.site = process_next_site(p, &iter))) {
+		struct leak_ring *ring = s.site->watch ? s.site->watch->rings[rs->scale] : NULL;
+		struct slot *slot;
+		bool may_grow;
+
+		if (!ring)
+			continue;
+		may_grow = rs->is_leak_due && ring->window > 0 && ring->window >= rs->rule->min_growth_bytes;
+		slot = site_slot(e, s.site, rs, may_grow);
+		if (!slot)
+			continue;
+		if (rs->is_leak_due)
+			judge(e, &s, slot, ring, o);
+		else if (slot->incident)
+			incident_update(e, &s, slot, rs->rule->for_ns, &slot->last, o);
+	}
+}
+
+/* After a loss the ages of blocks are not to be trusted until a whole window has been seen. */
+static bool is_paused(const struct engine *e, const struct process *p, const struct rule_state *rs, uint64_t now_ns)
+{
+	const struct leak_scale *scale = &e->scales[rs->scale];
+	uint64_t since = p->watch->exact_since_ns;
+
+	return p->watch->is_lost || p->is_rebuilding ||
+	       (since > 0 && sat_diff(watch_leak_time(e, now_ns), since) < scale->epoch_ns * scale->epochs);
+}
+
+static void forget_streaks(struct process *p, struct slot *slot)
+{
+	struct site *s;
+	size_t iter = 0;
+
+	slot->streak = 0;
+	if (slot->rs->rule->scope != SCOPE_STACK)
+		return;
+	while ((s = process_next_site(p, &iter))) {
+		for (size_t i = 0; s->watch && i < s->watch->slots_len; i++) {
+			if (s->watch->slots[i].rs == slot->rs)
+				s->watch->slots[i].streak = 0;
+		}
+	}
+}
+
+void leak_tick(struct engine *e, struct process *p, const struct occasion *o)
+{
+	const struct subject s = { .p = p };
+	struct process_watch *w = p->watch;
+
+	for (size_t i = 0; i < w->slots_len; i++) {
+		struct slot *slot = &w->slots[i];
+		struct rule_state *rs = slot->rs;
+
+		if (rs->scale < 0 || slot->is_waiting || !w->rings[rs->scale] ||
+		    !(rs->is_leak_due || w->incidents > 0))
+			continue;
+		if (is_paused(e, p, rs, o->time_ns)) {
+			if (rs->is_leak_due)
+				forget_streaks(p, slot);
+			continue;
+		}
+		if (rs->rule->scope == SCOPE_STACK)
+			tick_sites(e, p, rs, o);
+		else if (rs->is_leak_due && (slot->incident || slot->streak || w->rings[rs->scale]->window > 0))
+			judge(e, &s, slot, w->rings[rs->scale], o);
+		else if (slot->incident)
+			incident_update(e, &s, slot, rs->rule->for_ns, &slot->last, o);
+	}
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+#include "rule/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "model/saturate.h"
+#include "rule/engine_private.h"
+
+int engine_new(const struct limits *limits, const struct engine_ops *ops, void *userdata, struct engine **ret)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return -ENOMEM;
+	e->limits = *limits;
+	e->ops = *ops;
+	e->userdata = userdata;
+	*ret = e;
+	return 0;
+}
+
+void engine_free(struct engine *e)
+{
+	if (!e)
+		return;
+	for (size_t i = 0; i < e->states_len; i++) {
+		struct incident *inc = e->states[i]->incidents, *next;
+
+		for (; inc; inc = next) {
+			next = inc->next;
+			free(inc);
+		}
+	}
+	for (size_t i = 0; i < e->processes.len; i++)
+		watch_free(e->processes.list[i]);
+	for (size_t i = 0; i < e->groups_len; i++)
+		group_free(e->groups[i]);
+	free(e->groups);
+	map64_done(&e->groups_by_hash);
+	processes_done(&e->processes);
+	devices_done(&e->devices);
+	for (size_t i = 0; i < e->states_len; i++)
+		free(e->states[i]);
+	free(e->states);
+	ruleset_free(e->rules);
+	free(e);
+}
+
+/* Its device references go, and devices that only it has named. */
+static void release_devices(struct engine *e, struct process *p, const struct occasion *o)
+{
+	for (size_t i = 0; i < p->devices_len; i++) {
+		struct device *dev = TAKE_PTR(p->devices[i].device);
+
+		if (!dev)
+			continue;
+		for (size_t c = 0; c < CLASS_MAX; c++)
+			(void)sat_sub(&dev->live[c], p->devices[i].live[c]);
+		dev->refs--;
+		engine_put_device(e, dev, o);
+	}
+}
+
+void engine_end_process(struct engine *e, struct process *p, const struct occasion *o)
+{
+	struct occasion end = *o;
+
+	end.is_end = true;
+	if (p->watch->is_waiting) {
+		/* Nobody will tell its identity any more. */
+		p->watch->is_identified = true;
+		(void)fit_process(e, p, &end);
+	}
+	condition_exit(e, p, &end);
+	watch_vanish(e, p, &end);
+	if (p->is_rebuilding)
+		e->rebuilding--;
+	p->is_rebuilding = false;
+	fit_leave(e, p, o);
+	release_devices(e, p, o);
+	e->overflow_sites += p->sites_overflow;
+	e->overflow_stacks += p->stacks_overflow;
+	watch_free(p);
+	processes_remove(&e->processes, p);
+	if (e->is_summed_badly)
+		group_sum(e);
+}
+
+int engine_get_process(struct engine *e, uint32_t pid, uint64_t start_ns, const struct occasion *o,
+		       struct process **ret)
+{
+	struct process *p = processes_find(&e->processes, pid, start_ns), *newest;
+	int r;
+
+	if (p) {
+		*ret = p;
+		return 0;
+	}
+	newest = processes_newest(&e->processes, pid);
+	if (newest && newest->start_ns > start_ns)
+		return -ESRCH; /* late news of one that is gone */
+	if (newest)
+		engine_end_process(e, newest, o); /* its exit was lost: the pid is another's now */
+	if (e->processes.len >= e->limits.processes) {
+		e->overflow_processes++;
+		return -ENOSPC;
+	}
+	r = processes_add(&e->processes, pid, start_ns, o->time_ns, &p);
+	if (r < 0)
+		return r;
+	r = watch_new(p);
+	if (r < 0) {
+		processes_remove(&e->processes, p);
+		return r;
+	}
+	/* Without memory it is fitted again at the next tick. */
+	(void)fit_process(e, p, o);
+	*ret = p;
+	return 0;
+}
+
+struct occasion engine_occasion(const struct engine *e, const struct event *ev, uint64_t now_ns, uint64_t real_usec)
+{
+	struct occasion o = { .time_ns = now_ns, .real_usec = real_usec, .ev = ev };
+
+	if (ev && ev->time_ns) {
+		o.time_ns = watch_event_time(e, ev->time_ns);
+		o.real_usec = real_usec - MIN(sat_diff(now_ns, ev->time_ns) / NSEC_PER_USEC, real_usec);
+	}
+	return o;
+}
+
+static int on_change(struct engine *e, struct process *p, const struct event *ev, const struct occasion *o)
+{
+	struct process_watch *w = p->watch;
+	struct change c;
+	bool is_crossed;
+	int r;
+
+	r = ev->type == EVENT_ALLOC ? process_alloc(p, ev, &e->limits, &c) : process_free(p, ev, &c);
+	w->is_dirty = true;
+	if (c.site) {
+		leak_book(e, p, &c, c.is_free ? ev->birth_ns : ev->time_ns);
+		group_apply(e, p, &c, o);
+	}
+	is_crossed = p->live_bytes > w->high || p->live_bytes < w->low;
+	if (is_crossed || (w->odd_classes & (1u << ev->class)))
+		condition_process(e, p, o);
+	if (ev->type == EVENT_ALLOC) {
+		condition_count(p, ev, c.slot);
+		condition_single(e, p, o, false);
+	}
+	if (is_crossed || (ev->flags & EVENT_F_CROSSED))
+		bound_arm(e, p, o);
+	return r;
+}
+
+int engine_event(struct engine *e, const struct event *ev, uint64_t now_ns, uint64_t real_usec)
+{
+	struct occasion o;
+	struct process *p;
+	int r;
+
+	watch_clock(e, now_ns, real_usec);
+	if (ev->type < EVENT_ALLOC || ev->type > EVENT_EXIT || ev->class >= CLASS_MAX)
+		return 0;
+	e->events++;
+	o = engine_occasion(e, ev, now_ns, real_usec);
+
+	if (ev->type == EVENT_EXEC || ev->type == EVENT_EXIT) {
+		p = processes_find(&e->processes, ev->pid, ev->start_ns);
+		if (p)
+			engine_end_process(e, p, &o);
+		return 0;
+	}
+	r = engine_get_process(e, ev->pid, ev->start_ns, &o, &p);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	p->last_ns = MAX(p->last_ns, o.time_ns);
+	if (p->first_ns == 0)
+		p->first_ns = o.time_ns;
+	if (p->watch->is_waiting && o.time_ns >= p->first_ns + WATCH_IDENTITY_NS) {
+		p->watch->is_identified = true;
+		(void)fit_process(e, p, &o);
+	}
+	switch (ev->type) {
+	case EVENT_ALLOC:
+	case EVENT_FREE:
+		return on_change(e, p, ev, &o);
+	case EVENT_FAIL:
+		p->fail_count++;
+		p->watch->is_dirty = true;
+		condition_single(e, p, &o, false);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+static void tick_process(struct engine *e, struct process *p, bool is_leak_due, bool is_group_dirty,
+			 const struct occasion *o)
+{
+	struct process_watch *w = p->watch;
+
+	if (w->is_waiting && o->time_ns >= p->first_ns + WATCH_IDENTITY_NS) {
+		w->is_identified = true;
+		w->needs_refit = true;
+	}
+	if (w->needs_refit && fit_process(e, p, o) == 0)
+		w->is_dirty = true;
+	if (w->is_dirty || w->incidents > 0 || w->has_rates) {
+		condition_tick_process(e, p, o);
+		is_group_dirty = true;
+	}
+	if (is_leak_due || w->incidents > 0)
+		leak_tick(e, p, o);
+	if (is_group_dirty)
+		bound_arm(e, p, o);
+	w->is_dirty = false;
+}
+
+static bool tick_groups(struct engine *e, const struct occasion *o)
+{
+	bool is_any_dirty = false;
+
+	/* A group that goes is replaced by the last one. */
+	for (size_t i = e->groups_len; i-- > 0;) {
+		struct group *g = e->groups[i];
+
+		is_any_dirty = is_any_dirty || g->is_dirty;
+		g->is_dirty = false;
+		condition_group(e, g, o);
+		group_put(e, g, o);
+	}
+	return is_any_dirty;
+}
+
+void engine_tick(struct engine *e, uint64_t now_ns, uint64_t real_usec)
+{
+	struct occasion o;
+	bool is_leak_due, is_group_dirty;
+
+	watch_clock(e, now_ns, real_usec);
+	o = engine_occasion(e, NULL, now_ns, real_usec);
+	if (e->is_summed_badly)
+		group_sum(e);
+	is_leak_due = leak_mark_due(e, now_ns);
+	is_group_dirty = tick_groups(e, &o);
+	for (size_t i = 0; i < e->processes.len; i++)
+		tick_process(e, e->processes.list[i], is_leak_due, is_group_dirty, &o);
+	for (size_t i = 0; i < e->states_len; i++)
+		incident_summarize(e, e->states[i], &o);
+}
+
+struct process *engine_process(struct engine *e, uint32_t pid, uint64_t start_ns)
+{
+	return processes_find(&e->processes, pid, start_ns);
+}
+
+struct process *engine_next_process(struct engine *e, size_t *iter)
+{
+	return *iter < e->processes.len ? e->processes.list[(*iter)++] : NULL;
+}
+
+void engine_totals(struct engine *e, struct engine_totals *ret)
+{
+	struct engine_totals t = { .processes = e->processes.len, .events = e->events, .lost_events = e->lost_events,
+				   .overflow_processes = e->overflow_processes, .overflow_sites = e->overflow_sites,
+				   .overflow_stacks = e->overflow_stacks,
+				   .overflow_incidents = e->overflow_incidents, .suppressed = e->suppressed,
+				   .exact = true };
+
+	for (size_t i = 0; i < e->processes.len; i++) {
+		const struct process *p = e->processes.list[i];
+
+		(void)sat_add(&t.live_bytes, p->live_bytes);
+		(void)sat_add(&t.host_bytes, p->live[CLASS_HOST]);
+		(void)sat_add(&t.managed_bytes, p->live[CLASS_MANAGED]);
+		t.overflow_sites += p->sites_overflow;
+		t.overflow_stacks += p->stacks_overflow;
+		t.exact = t.exact && p->exact;
+	}
+	for (size_t i = 0; i < e->states_len; i++) {
+		t.firing += e->states[i]->firing + e->states[i]->over;
+		t.pending += e->states[i]->pending;
+	}
+	*ret = t;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* What the engine's own files share beside the watches. */
+#pragma once
+
+#include "rule/engine.h"
+#include "rule/watch.h"
+
+/* ev NULL = a tick. The wall clock is taken back to when the event happened. */
+struct occasion engine_occasion(const struct engine *e, const struct event *ev, uint64_t now_ns, uint64_t real_usec);
+/* Now, as far as the engine has heard. */
+struct occasion engine_now(const struct engine *e);
+/* Finds or creates. 0, -ESRCH (an older incarnation than the one known), -ENOSPC (counted), -ENOMEM. */
+int engine_get_process(struct engine *e, uint32_t pid, uint64_t start_ns, const struct occasion *o,
+		       struct process **ret);
+/* Says what is to say of its end and forgets it. */
+void engine_end_process(struct engine *e, struct process *p, const struct occasion *o);
+/* Removes a device that nobody uses or knows, and its groups. */
+void engine_put_device(struct engine *e, struct device *dev, const struct occasion *o);

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "model/saturate.h"
+#include "rule/engine_private.h"
+
+static const char *incident_state_name(enum incident_state s)
+{
+	switch (s) {
+	case INCIDENT_PENDING:
+		return "pending";
+	case INCIDENT_FIRING:
+		return "firing";
+	case INCIDENT_RESOLVING:
+		return "resolving";
+	}
+	return "unknown";
+}
+
+static const char *unit_of(const struct identity *id)
+{
+	return !id ? NULL : id->unit ? id->unit : id->user_unit;
+}
+
+/* Starts an element of an array. */
+static void json_open(struct strbuf *sb)
+{
+	if (sb->len > 0 && sb->buf[sb->len - 1] != '[')
+		strbuf_addc(sb, ',');
+	strbuf_addc(sb, '{');
+}
+
+/* A number, or null where it is not known. */
+static void json_known(struct strbuf *sb, const char *key, uint64_t value)
+{
+	if (value == UINT64_MAX)
+		json_str(sb, key, NULL);
+	else
+		json_u64(sb, key, value);
+}
+
+static void json_index(struct strbuf *sb, int index)
+{
+	json_known(sb, "index", index < 0 ? UINT64_MAX : (uint64_t)index);
+}
+
+static void json_process(struct strbuf *sb, const struct process *p)
+{
+	const struct identity *id = p->id;
+
+	json_open(sb);
+	json_u64(sb, "pid", p->pid);
+	json_u64(sb, "start_time", id ? id->start_ticks : p->start_ns / 10000000);
+	json_str(sb, "comm", id ? id->comm : NULL);
+	json_str(sb, "exe", id ? id->exe : NULL);
+	json_str(sb, "user", id ? id->user : NULL);
+	json_str(sb, "unit", unit_of(id));
+	json_bool(sb, "covered", true);
+	json_bool(sb, "exact", p->exact);
+	json_u64(sb, "live_bytes", p->live_bytes);
+	json_u64(sb, "host_bytes", p->live[CLASS_HOST]);
+	json_u64(sb, "managed_bytes", p->live[CLASS_MANAGED]);
+	json_u64(sb, "peak_bytes", p->peak_bytes);
+	json_u64(sb, "live_count", p->live_count);
+	json_u64(sb, "alloc_count", p->alloc_count);
+	json_u64(sb, "free_count", p->free_count);
+	json_u64(sb, "fail_count", p->fail_count);
+	json_u64(sb, "unknown_free_count", p->unknown_free_count);
+	json_u64(sb, "lost_events", p->lost_events);
+	json_known(sb, "driver_bytes", p->driver_bytes);
+	json_key(sb, "devices");
+	strbuf_addc(sb, '[');
+	for (size_t i = 0; i < p->devices_len; i++) {
+		const struct process_device *pd = &p->devices[i];
+
+		json_open(sb);
+		json_known(sb, "ordinal", pd->ordinal < 0 ? UINT64_MAX : (uint64_t)pd->ordinal);
+		json_str(sb, "uuid", pd->device ? pd->device->uuid : NULL);
+		json_index(sb, pd->device ? pd->device->index : -1);
+		json_u64(sb, "live_bytes", sat_sum(pd->live, CLASS_DEVICE_MASK));
+		strbuf_addc(sb, '}');
+	}
+	strbuf_adds(sb, "]}");
+}
+
+static void json_device(struct strbuf *sb, const struct device *dev)
+{
+	json_open(sb);
+	json_str(sb, "uuid", dev->uuid);
+	json_index(sb, dev->index);
+	json_str(sb, "name", dev->name);
+	json_known(sb, "total_bytes", dev->total_bytes);
+	json_known(sb, "used_bytes", dev->used_bytes);
+	json_u64(sb, "live_bytes", sat_sum(dev->live, CLASS_DEVICE_MASK));
+	strbuf_addc(sb, '}');
+}
+
+static void json_rule(struct strbuf *sb, const struct rule_state *rs)
+{
+	if (!rs->incidents) {
+		json_open(sb);
+		json_str(sb, "name", rs->rule->name);
+		json_str(sb, "state", "inactive");
+		json_str(sb, "pid", NULL);
+		json_str(sb, "value", NULL);
+		json_str(sb, "limit", NULL);
+		strbuf_addc(sb, '}');
+	}
+	for (const struct incident *inc = rs->incidents; inc; inc = inc->next) {
+		json_open(sb);
+		json_str(sb, "name", rs->rule->name);
+		json_str(sb, "state", incident_state_name(inc->state));
+		json_known(sb, "pid", inc->subject.p ? inc->subject.p->pid : UINT64_MAX);
+		json_str(sb, "scope", rule_scope_name(rs->rule->scope));
+		json_str(sb, "key", inc->subject.g ? inc->subject.g->key : NULL);
+		json_u64(sb, "value", inc->last.value);
+		json_u64(sb, "limit", inc->last.limit);
+		strbuf_addc(sb, '}');
+	}
+}
+
+static void json_limit(struct strbuf *sb, const char *name, uint64_t used, uint64_t max, uint64_t overflows)
+{
+	json_open(sb);
+	json_str(sb, "name", name);
+	json_u64(sb, "used", used);
+	json_u64(sb, "max", max);
+	json_u64(sb, "overflows", overflows);
+	strbuf_addc(sb, '}');
+}
+
+static void json_limits(struct engine *e, struct strbuf *sb)
+{
+	uint64_t sites = 0, stacks = 0;
+	struct engine_totals t;
+
+	/* Of limits that are per process, the process nearest to it counts. */
+	for (size_t i = 0; i < e->processes.len; i++) {
+		sites = MAX(sites, (uint64_t)e->processes.list[i]->sites.len);
+		stacks = MAX(stacks, (uint64_t)e->processes.list[i]->stacks.len);
+	}
+	engine_totals(e, &t);
+	json_limit(sb, "processes", t.processes, e->limits.processes, t.overflow_processes);
+	json_limit(sb, "sites_per_process", sites, e->limits.sites_per_process, t.overflow_sites);
+	json_limit(sb, "stacks_per_process", stacks, e->limits.stacks_per_process, t.overflow_stacks);
+	json_limit(sb, "incidents", e->incidents, e->limits.incidents, t.overflow_incidents);
+}
+
+void engine_status_json(struct engine *e, struct strbuf *sb, uint64_t now_ns)
+{
+	json_key(sb, "processes");
+	strbuf_addc(sb, '[');
+	for (size_t i = 0; i < e->processes.len; i++)
+		json_process(sb, e->processes.list[i]);
+	strbuf_addc(sb, ']');
+	json_key(sb, "devices");
+	strbuf_addc(sb, '[');
+	for (size_t i = 0; i < e->devices.len; i++)
+		json_device(sb, e->devices.list[i]);
+	strbuf_addc(sb, ']');
+	json_key(sb, "rules");
+	strbuf_addc(sb, '[');
+	for (size_t i = 0; i < e->states_len; i++)
+		json_rule(sb, e->states[i]);
+	strbuf_addc(sb, ']');
+	json_key(sb, "limits");
+	strbuf_addc(sb, '[');
+	json_limits(e, sb);
+	strbuf_addc(sb, ']');
+}
+
+enum { COLUMNS = 12 };
+
+static const char *const column_names[COLUMNS] = { "PID", "USER", "UNIT", "GPU", "LIVE", "PEAK",
+						   "HOST", "MANAGED", "ALLOCS", "FREES", "FAILS", "COMM" };
+
+/* Numbers stand at the right. */
+static bool is_right(size_t column)
+{
+	return column == 0 || (column >= 4 && column <= 10);
+}
+
+/* Cells of the table one after the other, each with its end: widths are known once all are there. */
+struct table {
+	struct strbuf text;
+	size_t *ends;
+	size_t len, cap;
+};
+
+static void table_done(struct table *t)
+{
+	strbuf_done(&t->text);
+	free(t->ends);
+}
+
+static void table_cell_end(struct table *t)
+{
+	if (t->len >= t->cap) {
+		size_t cap = t->cap ? t->cap * 2 : 256;
+		size_t *ends = realloc(t->ends, cap * sizeof(*ends));
+
+		if (!ends) {
+			t->text.error = -ENOMEM;
+			return;
+		}
+		t->ends = ends;
+		t->cap = cap;
+	}
+	t->ends[t->len++] = t->text.len;
+}
+
+static void cell_text(struct table *t, const char *s)
+{
+	if (s && *s)
+		text_escape(&t->text, s, strlen(s), 48);
+	else
+		strbuf_addc(&t->text, '-');
+	table_cell_end(t);
+}
+
+static void cell_u64(struct table *t, uint64_t n)
+{
+	strbuf_addf(&t->text, "%" PRIu64, n);
+	table_cell_end(t);
+}
+
+static void cell_bytes(struct table *t, uint64_t bytes)
+{
+	char buf[FORMAT_UNITS_MAX];
+
+	strbuf_adds(&t->text, format_bytes(buf, bytes));
+	table_cell_end(t);
+}
+
+/* Indexes of the driver where known; else the process's own ordinals, marked as such. */
+static void cell_devices(struct table *t, const struct process *p)
+{
+	size_t start = t->text.len;
+
+	for (size_t i = 0; i < p->devices_len; i++) {
+		const struct process_device *pd = &p->devices[i];
+
+		if (sat_sum(pd->live, CLASS_DEVICE_MASK) == 0 || pd->ordinal < 0)
+			continue;
+		if (t->text.len > start)
+			strbuf_addc(&t->text, ',');
+		if (pd->device && pd->device->index >= 0)
+			strbuf_addf(&t->text, "%d", pd->device->index);
+		else
+			strbuf_addf(&t->text, "#%d", pd->ordinal);
+	}
+	if (t->text.len == start)
+		strbuf_addc(&t->text, '-');
+	table_cell_end(t);
+}
+
+static void table_add_process(struct table *t, const struct process *p)
+{
+	cell_u64(t, p->pid);
+	cell_text(t, p->id ? p->id->user : NULL);
+	cell_text(t, unit_of(p->id));
+	cell_devices(t, p);
+	cell_bytes(t, p->live_bytes);
+	cell_bytes(t, p->peak_bytes);
+	cell_bytes(t, p->live[CLASS_HOST]);
+	cell_bytes(t, p->live[CLASS_MANAGED]);
+	cell_u64(t, p->alloc_count);
+	cell_u64(t, p->free_count);
+	cell_u64(t, p->fail_count);
+	cell_text(t, p->id ? p->id->comm : NULL);
+}
+
+static void table_print(const struct table *t, struct strbuf *sb)
+{
+	size_t width[COLUMNS] = { 0 };
+
+	for (size_t i = 0; i < t->len; i++)
+		width[i % COLUMNS] = MAX(width[i % COLUMNS], t->ends[i] - (i ? t->ends[i - 1] : 0));
+	for (size_t i = 0; i < t->len; i++) {
+		size_t start = i ? t->ends[i - 1] : 0, len = t->ends[i] - start, c = i % COLUMNS;
+		int pad = (int)(width[c] - len);
+
+		if (c == COLUMNS - 1)
+			pad = 0;
+		if (is_right(c))
+			strbuf_addf(sb, "%*s", pad, "");
+		strbuf_add(sb, t->text.buf + start, len);
+		if (!is_right(c))
+			strbuf_addf(sb, "%*s", pad, "");
+		strbuf_adds(sb, c == COLUMNS - 1 ? "\n" : "  ");
+	}
+}
+
+static void text_quantity(struct strbuf *sb, uint64_t n, enum value_unit unit)
+{
+	char buf[FORMAT_UNITS_MAX];
+
+	if (unit == VALUE_BYTES || unit == VALUE_BYTES_PER_SEC)
+		strbuf_adds(sb, format_bytes(buf, n));
+	else
+		strbuf_addf(sb, "%" PRIu64, n);
+	if (unit == VALUE_BYTES_PER_SEC || unit == VALUE_CALLS_PER_SEC)
+		strbuf_adds(sb, "/s");
+}
+
+static void text_incident(struct strbuf *sb, const struct incident *inc, uint64_t now_ns)
+{
+	const struct process *p = inc->subject.p;
+	char buf[FORMAT_UNITS_MAX];
+
+	strbuf_addf(sb, "%-9s ", incident_state_name(inc->state));
+	text_escape(sb, inc->rs->rule->name, strlen(inc->rs->rule->name), 64);
+	if (p) {
+		strbuf_addf(sb, "  pid %" PRIu32, p->pid);
+		if (p->id && p->id->comm) {
+			strbuf_addc(sb, ' ');
+			text_escape(sb, p->id->comm, strlen(p->id->comm), 48);
+		}
+	} else if (inc->subject.g) {
+		strbuf_addf(sb, "  %s ", rule_scope_name(inc->rs->rule->scope));
+		text_escape(sb, inc->subject.g->key, strlen(inc->subject.g->key), 128);
+	}
+	strbuf_adds(sb, "  ");
+	text_quantity(sb, inc->last.value, inc->last.unit);
+	strbuf_adds(sb, ", limit ");
+	text_quantity(sb, inc->last.limit, inc->last.unit);
+	strbuf_addf(sb, ", for %s\n", format_duration(buf, sat_diff(now_ns, inc->since_ns)));
+}
+
+static int by_live_bytes(const void *a, const void *b)
+{
+	const struct process *x = *(struct process *const *)a, *y = *(struct process *const *)b;
+
+	if (x->live_bytes != y->live_bytes)
+		return x->live_bytes < y->live_bytes ? 1 : -1;
+	return x->pid < y->pid ? -1 : x->pid > y->pid;
+}
+
+void engine_status_text(struct engine *e, struct strbuf *sb, uint64_t now_ns)
+{
+	_cleanup_free_ struct process **list = calloc(e->processes.len + 1, sizeof(*list));
+	_cleanup_(table_done) struct table t = { 0 };
+	bool any = false;
+
+	if (!list) {
+		sb->error = -ENOMEM;
+		return;
+	}
+	if (e->processes.len > 0)
+		memcpy(list, e->processes.list, e->processes.len * sizeof(*list));
+	qsort(list, e->processes.len, sizeof(*list), by_live_bytes);
+	for (size_t i = 0; i < COLUMNS; i++)
+		cell_text(&t, column_names[i]);
+	for (size_t i = 0; i < e->processes.len; i++)
+		table_add_process(&t, list[i]);
+	if (t.text.error) {
+		sb->error = t.text.error;
+		return;
+	}
+	table_print(&t, sb);
+	for (size_t i = 0; i < e->states_len; i++) {
+		for (const struct incident *inc = e->states[i]->incidents; inc; inc = inc->next) {
+			strbuf_adds(sb, any ? "" : "\n");
+			any = true;
+			text_incident(sb, inc, now_ns);
+		}
+	}
+}

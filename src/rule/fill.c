@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* The report: what is known of a subject at the moment something is said of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "model/saturate.h"
+#include "rule/watch.h"
+
+#define TICKS_PER_SEC 100 /* USER_HZ, the unit of /proc/PID/stat */
+
+/* Nobody has told who it is: then pid and start time must do. */
+static struct identity *identity_bare(const struct process *p)
+{
+	struct identity *id = identity_new();
+
+	if (!id)
+		return NULL;
+	id->pid = p->pid;
+	id->start_ns = p->start_ns;
+	id->start_ticks = p->start_ns / (NSEC_PER_SEC / TICKS_PER_SEC);
+	id->uid = UINT32_MAX;
+	return id;
+}
+
+static int copy(char **dst, const char *src)
+{
+	if (!src)
+		return 0;
+	*dst = strdup(src);
+	return *dst ? 0 : -ENOMEM;
+}
+
+static int fill_device(struct report *r, const struct device *dev)
+{
+	if (!dev)
+		return 0;
+	r->device_index = dev->index;
+	r->device_bytes = dev->total_bytes;
+	/* Without the driver's word only the traced part would be known. */
+	if (dev->used_bytes != UINT64_MAX)
+		r->device_used_bytes = device_used(dev, CLASS_DEVICE_MASK);
+	return copy(&r->device_uuid, dev->uuid);
+}
+
+static void fill_stack(struct report *r, const struct process *p, uint64_t key, uint8_t reason,
+		       const struct site *site)
+{
+	struct stack *s = key ? process_stack(p, key) : NULL;
+
+	r->stack = stack_ref(s);
+	if (s)
+		r->stack_reason = s->reason;
+	else if (site && site->is_other)
+		r->stack_reason = STACK_EVICTED;
+	else if (key == 0)
+		r->stack_reason = reason == STACK_OK ? STACK_NONE : reason;
+	else
+		r->stack_reason = p->stacks_overflow > 0 ? STACK_EVICTED : STACK_LOST;
+	if (site)
+		r->stack_bytes = site->bytes;
+}
+
+/* The site with the most of the growth that was judged. */
+static struct site *top_leak_site(struct engine *e, const struct rule_state *rs, const struct process *p,
+				  uint32_t group)
+{
+	struct site *best = NULL, *s;
+	uint64_t most = 0;
+	size_t iter = 0;
+
+	while ((s = process_next_site(p, &iter))) {
+		struct leak_ring *ring = s->watch ? s->watch->rings[rs->scale] : NULL;
+		uint64_t bytes;
+
+		if (!ring || ring->window <= most)
+			continue;
+		bytes = leak_mature(ring, &e->scales[rs->scale], rs->leak_epoch, group);
+		if (bytes > most) {
+			most = bytes;
+			best = s;
+		}
+	}
+	return best;
+}
+
+static bool is_of_one_call(const struct rule *r)
+{
+	return r->kind == RULE_SINGLE_ALLOC || r->kind == RULE_ALLOC_FAILURE;
+}
+
+static void fill_call(struct engine *e, struct report *r, const struct process *p, const struct event *ev)
+{
+	r->bytes = ev->bytes;
+	r->error = ev->error;
+	if (e->ops.call_name)
+		r->function = e->ops.call_name(ev->call, e->userdata);
+	fill_stack(r, p, ev->stack, ev->stack_reason, map64_get(&p->sites, ev->stack));
+}
+
+static void fill_site(struct engine *e, struct report *r, const struct process *p, const struct site *site)
+{
+	if (!site)
+		return;
+	if (e->ops.call_name)
+		r->function = e->ops.call_name(site->call, e->userdata);
+	fill_stack(r, p, site->key, site->stack_reason, site);
+}
+
+static void fill_leak(struct report *r, const struct finding *f, const struct device *dev)
+{
+	uint64_t free_bytes = dev ? device_free_bytes(dev) : UINT64_MAX;
+	double sec;
+
+	r->growth_bytes_per_hour = f->growth_per_hour;
+	r->leaked_bytes = f->leaked_bytes;
+	if (f->age_ns != ABSENT_U64)
+		r->age_sec = f->age_ns / NSEC_PER_SEC;
+	if (free_bytes == UINT64_MAX || f->growth_per_hour == 0 || f->growth_per_hour == ABSENT_U64)
+		return;
+	sec = (double)free_bytes / (double)f->growth_per_hour * 3600.0;
+	r->full_in_sec = sec < 1e18 ? (uint64_t)sec : ABSENT_U64;
+}
+
+static const struct device *report_device(const struct process *p, const struct site *site, const struct rule *rule,
+					  const struct finding *f, const struct event *ev)
+{
+	int ordinal = site ? site->device : ev && is_of_one_call(rule) ? ev->device : EVENT_NO_DEVICE, slot;
+
+	if (f->device)
+		return f->device;
+	for (size_t i = 0; i < p->devices_len; i++) {
+		if (ordinal >= 0 && p->devices[i].ordinal == ordinal && p->devices[i].device)
+			return p->devices[i].device;
+	}
+	slot = process_main_device(p, rule->classes);
+	return slot >= 0 ? p->devices[slot].device : NULL;
+}
+
+static int fill_process(struct engine *e, struct report *r, const struct rule_state *rs, const struct subject *s,
+			const struct finding *f, const struct occasion *o)
+{
+	const struct process *p = s->p;
+	const struct device *dev = report_device(p, s->site, rs->rule, f, o->ev);
+	struct site *site = s->site;
+
+	r->scope = s->site ? SCOPE_STACK : SCOPE_PROCESS;
+	r->id = p->id ? identity_ref(p->id) : identity_bare(p);
+	if (!r->id)
+		return -ENOMEM;
+	r->process_ended = o->is_end;
+	if (o->ev && !o->is_end)
+		r->tid = o->ev->tid;
+	r->bytes = site ? site->bytes : sat_sum(p->live, rs->rule->classes);
+	r->live_bytes = p->live_bytes;
+	r->live_count = p->live_count;
+	r->peak_bytes = p->peak_bytes;
+	r->host_bytes = p->live[CLASS_HOST];
+	r->managed_bytes = p->live[CLASS_MANAGED];
+	r->driver_bytes = p->driver_bytes;
+	/* The driver cannot use less than the process holds: then our count is wrong. */
+	r->exact = p->exact && p->driver_bytes >= p->live_bytes;
+	if (!p->exact)
+		r->lost_events = p->lost_events;
+
+	if (is_of_one_call(rs->rule) && o->ev) {
+		fill_call(e, r, p, o->ev);
+	} else {
+		if (!site)
+			site = rs->rule->kind == RULE_LEAK ? top_leak_site(e, rs, p, f->group) : process_top_site(p);
+		fill_site(e, r, p, site);
+	}
+	if (rs->rule->kind == RULE_LEAK)
+		fill_leak(r, f, dev);
+	return fill_device(r, dev);
+}
+
+static int fill_group(struct engine *e, struct report *r, const struct rule_state *rs, const struct group *g,
+		      const struct incident *inc, const struct occasion *o)
+{
+	r->scope = g->scope;
+	r->process_ended = o->is_end;
+	r->bytes = group_value(g, rs->rule->classes);
+	r->live_bytes = sat_sum(g->live, CLASS_DEVICE_MASK);
+	r->host_bytes = g->live[CLASS_HOST];
+	r->managed_bytes = g->live[CLASS_MANAGED];
+	if (inc && rs->rule->kind == RULE_LIVE_BYTES)
+		r->peak_bytes = inc->peak_value;
+	r->exact = group_is_exact(e, g);
+	if (!r->exact)
+		r->lost_events = e->lost_events;
+	if (copy(&r->scope_key, g->key) < 0)
+		return -ENOMEM;
+	return fill_device(r, g->device);
+}
+
+struct report *fill_report(struct engine *e, const struct rule_state *rs, const struct subject *s,
+			   const struct incident *inc, const struct finding *f, enum report_state state,
+			   const struct occasion *o)
+{
+	_cleanup_(report_freep) struct report *r = report_new((enum report_event)rs->rule->kind);
+	const struct rule *rule = rs->rule;
+	int q = 0;
+
+	if (!r || copy(&r->rule, rule->name) < 0 || copy(&r->runbook, rule->runbook) < 0)
+		return NULL;
+	r->state = state;
+	r->severity = rule->severity;
+	r->real_usec = o->real_usec;
+	r->scope = rule->scope;
+	if (f) {
+		r->value = f->value;
+		r->limit = f->limit;
+		r->value_unit = f->unit;
+	}
+	if (inc) {
+		memcpy(r->incident, inc->id, sizeof(r->incident));
+		r->seq = inc->seq;
+		if (state == STATE_RESOLVED)
+			r->duration_ns = sat_diff(o->time_ns, inc->fired_ns);
+	}
+	if (s->p)
+		q = fill_process(e, r, rs, s, f, o);
+	else if (s->g)
+		q = fill_group(e, r, rs, s->g, inc, o);
+	if (q < 0 || ((s->p || s->g) && template_expand(rule->message, r, &r->message) < 0))
+		return NULL;
+	return TAKE_PTR(r);
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+#include "rule/incident.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "model/saturate.h"
+#include "rule/watch.h"
+
+/* Between two summaries of a rule without a budget. */
+#define SUMMARY_NS (600 * NSEC_PER_SEC)
+
+static bool has_passed(uint64_t since_ns, uint64_t now_ns, uint64_t wait_ns)
+{
+	return now_ns >= since_ns && now_ns - since_ns >= wait_ns;
+}
+
+static void incident_unlink(struct engine *e, struct incident *inc)
+{
+	struct rule_state *rs = inc->rs;
+
+	if (inc->prev)
+		inc->prev->next = inc->next;
+	else
+		rs->incidents = inc->next;
+	if (inc->next)
+		inc->next->prev = inc->prev;
+	if (inc->state == INCIDENT_PENDING)
+		rs->pending--;
+	else if (inc->is_over_max)
+		rs->over--;
+	else
+		rs->firing--;
+	if (inc->slot)
+		inc->slot->incident = NULL;
+	if (inc->subject.p)
+		inc->subject.p->watch->incidents--;
+	e->incidents--;
+	free(inc);
+}
+
+/* When all states are taken, one that nobody was told of makes room for a rule that matters more. */
+static bool incident_evict(struct engine *e, const struct rule_state *for_rs)
+{
+	struct rule_state *least = NULL;
+
+	for (size_t i = 0; i < e->states_len; i++) {
+		struct rule_state *rs = e->states[i];
+
+		if (rs->rule->severity < for_rs->rule->severity && rs->over + rs->pending > 0 &&
+		    (!least || rs->rule->severity < least->rule->severity))
+			least = rs;
+	}
+	if (!least)
+		return false;
+	for (struct incident *inc = least->incidents; inc; inc = inc->next) {
+		if (inc->is_said || (inc->state != INCIDENT_PENDING && !inc->is_over_max))
+			continue;
+		incident_unlink(e, inc);
+		return true;
+	}
+	return false;
+}
+
+static struct incident *incident_new(struct engine *e, const struct subject *s, struct slot *slot, uint64_t now_ns)
+{
+	struct rule_state *rs = slot->rs;
+	struct incident *inc;
+
+	if (e->incidents >= e->limits.incidents && !incident_evict(e, rs)) {
+		e->overflow_incidents++;
+		return NULL;
+	}
+	inc = calloc(1, sizeof(*inc));
+	if (!inc) {
+		e->no_memory++;
+		return NULL;
+	}
+	inc->rs = rs;
+	inc->subject = *s;
+	inc->slot = slot;
+	inc->since_ns = now_ns;
+	inc->next = rs->incidents;
+	if (inc->next)
+		inc->next->prev = inc;
+	rs->incidents = inc;
+	rs->pending++;
+	e->incidents++;
+	if (s->p)
+		s->p->watch->incidents++;
+	slot->incident = inc;
+	return inc;
+}
+
+static bool budget_take(struct engine *e, struct rule_state *rs, uint64_t now_ns)
+{
+	if (rs->rule->budget_ns == 0)
+		return true;
+	if (rs->budget_used == 0 || has_passed(rs->budget_start_ns, now_ns, rs->rule->budget_ns)) {
+		rs->budget_start_ns = now_ns;
+		rs->budget_used = 0;
+	}
+	if (rs->budget_used < rs->rule->budget_count) {
+		rs->budget_used++;
+		return true;
+	}
+	rs->suppressed++;
+	e->suppressed++;
+	return false;
+}
+
+static void send(struct engine *e, struct rule_state *rs, struct report *r)
+{
+	if (!r) {
+		e->no_memory++;
+		return;
+	}
+	r->suppressed = rs->suppressed;
+	rs->suppressed = 0;
+	e->ops.report(r, e->userdata);
+}
+
+static void new_id(struct engine *e, uint8_t id[16])
+{
+	memset(id, 0, 16);
+	if (e->ops.random_id)
+		e->ops.random_id(id, e->userdata);
+}
+
+/* The end of an incident that was said to fire is always said: whoever was woken must hear that it is over. */
+static void incident_say(struct engine *e, struct incident *inc, enum report_state state, const struct finding *f,
+			 const struct occasion *o)
+{
+	inc->said_ns = o->time_ns;
+	if (state != STATE_RESOLVED && !budget_take(e, inc->rs, o->time_ns))
+		return;
+	inc->is_said = true;
+	inc->seq++;
+	send(e, inc->rs, fill_report(e, inc->rs, &inc->subject, inc, f, state, o));
+}
+
+static void incident_fire(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
+{
+	struct rule_state *rs = inc->rs;
+
+	inc->state = INCIDENT_FIRING;
+	inc->since_ns = inc->fired_ns = inc->said_ns = o->time_ns;
+	new_id(e, inc->id);
+	rs->pending--;
+	if (rs->rule->max_incidents > 0 && rs->firing >= rs->rule->max_incidents) {
+		inc->is_over_max = true;
+		rs->over++;
+		return;
+	}
+	rs->firing++;
+	incident_say(e, inc, STATE_FIRING, f, o);
+}
+
+static void incident_resolve(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
+{
+	if (inc->is_said)
+		incident_say(e, inc, STATE_RESOLVED, f, o);
+	incident_unlink(e, inc);
+}
+
+/* At a tick: says a firing incident again, or for the first time if that was held back. */
+static void incident_repeat(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
+{
+	struct rule_state *rs = inc->rs;
+
+	if (inc->is_over_max) {
+		if (rs->firing >= rs->rule->max_incidents)
+			return;
+		inc->is_over_max = false;
+		rs->over--;
+		rs->firing++;
+		incident_say(e, inc, STATE_FIRING, f, o);
+		return;
+	}
+	if (rs->rule->repeat_ns > 0 && has_passed(inc->said_ns, o->time_ns, rs->rule->repeat_ns))
+		incident_say(e, inc, inc->is_said ? STATE_REPEAT : STATE_FIRING, f, o);
+}
+
+void incident_update(struct engine *e, const struct subject *s, struct slot *slot, uint64_t for_ns,
+		     const struct finding *f, const struct occasion *o)
+{
+	struct incident *inc = slot->incident;
+	uint64_t keep_ns = slot->rs->rule->keep_firing_for_ns;
+
+	if (!inc && (!f->is_above || !(inc = incident_new(e, s, slot, o->time_ns))))
+		return;
+	inc->last = *f;
+	inc->last.device = NULL;
+	inc->peak_value = MAX(inc->peak_value, f->value);
+
+	switch (inc->state) {
+	case INCIDENT_PENDING:
+		if (!f->is_above)
+			incident_unlink(e, inc);
+		else if (has_passed(inc->since_ns, o->time_ns, for_ns))
+			incident_fire(e, inc, f, o);
+		return;
+	case INCIDENT_FIRING:
+		if (f->is_below) {
+			inc->state = INCIDENT_RESOLVING;
+			inc->since_ns = o->time_ns;
+			break;
+		}
+		if (!o->ev)
+			incident_repeat(e, inc, f, o);
+		return;
+	case INCIDENT_RESOLVING:
+		if (!f->is_below) {
+			inc->state = INCIDENT_FIRING;
+			inc->since_ns = o->time_ns;
+			return;
+		}
+		break;
+	}
+	if (f->is_over || has_passed(inc->since_ns, o->time_ns, keep_ns))
+		incident_resolve(e, inc, f, o);
+}
+
+void incident_vanish(struct engine *e, struct incident *inc, const struct occasion *o)
+{
+	struct finding f = inc->last;
+
+	if (inc->state == INCIDENT_PENDING)
+		incident_unlink(e, inc);
+	else
+		incident_resolve(e, inc, &f, o);
+}
+
+void incident_single(struct engine *e, const struct subject *s, struct rule_state *rs, const struct finding *f,
+		     const struct occasion *o)
+{
+	struct report *r;
+
+	if (!budget_take(e, rs, o->time_ns))
+		return;
+	r = fill_report(e, rs, s, NULL, f, STATE_FIRING, o);
+	if (r) {
+		new_id(e, r->incident);
+		r->seq = 1;
+	}
+	send(e, rs, r);
+}
+
+void incident_restart(struct incident *inc, uint64_t now_ns)
+{
+	if (inc->state != INCIDENT_FIRING)
+		inc->since_ns = now_ns;
+}
+
+void incident_summarize(struct engine *e, struct rule_state *rs, const struct occasion *o)
+{
+	uint64_t wait_ns = rs->rule->budget_ns ? rs->rule->budget_ns : SUMMARY_NS;
+	const struct subject nobody = { 0 };
+	struct report *r;
+
+	if (rs->over == 0)
+		rs->over_said = 0;
+	if (rs->over <= rs->over_said || (rs->summary_ns && !has_passed(rs->summary_ns, o->time_ns, wait_ns)))
+		return;
+	rs->over_said = rs->over;
+	rs->summary_ns = o->time_ns;
+	r = fill_report(e, rs, &nobody, NULL, NULL, STATE_FIRING, o);
+	if (r)
+		r->others = rs->over;
+	send(e, rs, r);
+}

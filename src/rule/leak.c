@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+#include "rule/leak.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "model/saturate.h"
+
+/* Counters a ring may have before the coarse levels are given up: 2.4 KiB for each site of each scale. */
+#define LEAK_SLOTS_MAX 300
+
+void leak_scale_init(struct leak_scale *s, const struct rule *r)
+{
+	*s = (struct leak_scale){ .epoch_ns = r->epoch_ns ? r->epoch_ns : 1, .epochs = r->epochs ? r->epochs : 1,
+				  .classes = r->classes, .max_group = 4 };
+	while (s->max_group > 1 && s->max_group * (s->epochs + 1) + 1 > LEAK_SLOTS_MAX)
+		s->max_group /= 2;
+	/* The judged epochs, the group of the newest ones that is not judged, and the current one. */
+	s->slots = s->max_group * (s->epochs + 1) + 1;
+}
+
+struct leak_ring *leak_ring_new(const struct leak_scale *s, uint64_t now_ns, uint64_t bytes)
+{
+	struct leak_ring *ring = calloc(1, sizeof(*ring) + s->slots * sizeof(ring->slot[0]));
+
+	if (!ring)
+		return NULL;
+	ring->newest = now_ns / s->epoch_ns;
+	ring->older = bytes;
+	ring->origin_ns = bytes ? now_ns : 0;
+	return ring;
+}
+
+void leak_ring_clear(struct leak_ring *ring, const struct leak_scale *s)
+{
+	memset(ring->slot, 0, s->slots * sizeof(ring->slot[0]));
+	ring->origin_ns = ring->older = ring->window = 0;
+}
+
+void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
+{
+	if (epoch <= ring->newest)
+		return;
+	if (ring->window == 0) {
+		ring->newest = epoch;
+		return;
+	}
+	if (epoch - ring->newest >= s->slots) {
+		(void)sat_add(&ring->older, ring->window);
+		memset(ring->slot, 0, s->slots * sizeof(ring->slot[0]));
+		ring->window = 0;
+		ring->newest = epoch;
+		return;
+	}
+	while (ring->newest < epoch) {
+		uint64_t *slot = &ring->slot[++ring->newest % s->slots];
+
+		(void)sat_sub(&ring->window, *slot);
+		(void)sat_add(&ring->older, *slot);
+		*slot = 0;
+	}
+}
+
+/* Slot of a birth, NULL when it is too old to be told apart. */
+static uint64_t *leak_slot(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns)
+{
+	uint64_t epoch = birth_ns / s->epoch_ns;
+
+	if (birth_ns < ring->origin_ns || ring->newest - epoch >= s->slots)
+		return NULL;
+	return &ring->slot[epoch % s->slots];
+}
+
+void leak_ring_add(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t bytes)
+{
+	uint64_t *slot;
+
+	leak_ring_advance(ring, s, birth_ns / s->epoch_ns);
+	slot = leak_slot(ring, s, birth_ns);
+	if (!slot) {
+		(void)sat_add(&ring->older, bytes);
+		return;
+	}
+	/* The slots sum up to the window, so the window's ceiling is theirs. */
+	*slot += sat_add(&ring->window, bytes);
+}
+
+void leak_ring_sub(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t bytes)
+{
+	uint64_t *slot;
+
+	leak_ring_advance(ring, s, birth_ns / s->epoch_ns);
+	slot = leak_slot(ring, s, birth_ns);
+	if (slot) {
+		uint64_t taken = sat_sub(slot, bytes);
+
+		(void)sat_sub(&ring->window, taken);
+		bytes -= taken;
+	}
+	(void)sat_sub(&ring->older, bytes);
+}
+
+/* Bytes of the group-th part of the window, 0 = the newest that is judged. Epochs before the first are empty. */
+static uint64_t leak_part(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group,
+			  uint32_t part)
+{
+	uint64_t last = (uint64_t)group * (part + 1) + 1, sum = 0;
+
+	for (uint64_t back = last; back < last + group; back++) {
+		/* back epochs before the current one, which is not yet over. */
+		if (back > epoch || ring->newest - (epoch - back) >= s->slots)
+			break;
+		sum += ring->slot[(epoch - back) % s->slots];
+	}
+	return sum;
+}
+
+static void leak_judge_level(const struct leak_ring *ring, const struct leak_scale *s, const struct rule *r,
+			     uint64_t epoch, uint32_t group, struct leak_verdict *v)
+{
+	uint64_t total = 0, newer = 0, older = 0, max = 0;
+	uint32_t occupied = 0, half = s->epochs / 2, newest_occupied = UINT32_MAX;
+
+	for (uint32_t i = 0; i < s->epochs; i++) {
+		uint64_t bytes = leak_part(ring, s, epoch, group, i);
+
+		total += bytes;
+		if (bytes > max)
+			max = bytes;
+		if (i < half)
+			newer += bytes;
+		else if (i >= s->epochs - half)
+			older += bytes;
+		if (bytes > 0) {
+			occupied++;
+			if (newest_occupied == UINT32_MAX)
+				newest_occupied = i;
+		}
+	}
+	*v = (struct leak_verdict){ .group = group, .mature_bytes = total,
+				    .span_ns = s->epoch_ns * group * s->epochs };
+	v->is_flat = newest_occupied >= (s->epochs >= 8 ? s->epochs / 4 : 2);
+	v->is_growing = total > 0 && total >= r->min_growth_bytes &&
+			occupied >= r->occupancy * s->epochs - 1e-9 &&
+			newest_occupied < (s->epochs >= 16 ? s->epochs / 8 : 1) &&
+			(double)newer >= r->keep_ratio * (double)older && max <= total - max;
+}
+
+void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t epoch,
+		uint32_t group, struct leak_verdict *ret)
+{
+	struct leak_verdict v;
+
+	leak_ring_advance(ring, s, epoch);
+	if (group < 1 || group > s->max_group)
+		group = 1;
+	if (ring->window == 0 || ring->window < r->min_growth_bytes) {
+		*ret = (struct leak_verdict){ .is_flat = ring->window == 0, .group = group,
+					      .mature_bytes = ring->window,
+					      .span_ns = s->epoch_ns * group * s->epochs };
+		return;
+	}
+	for (uint32_t g = 1; g <= s->max_group; g *= 2) {
+		leak_judge_level(ring, s, r, epoch, g, &v);
+		if (v.is_growing) {
+			*ret = v;
+			return;
+		}
+	}
+	leak_judge_level(ring, s, r, epoch, group, ret);
+}
+
+uint64_t leak_mature(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group)
+{
+	uint64_t total = 0;
+
+	leak_ring_advance(ring, s, epoch);
+	for (uint32_t i = 0; i < s->epochs; i++)
+		total += leak_part(ring, s, epoch, group, i);
+	return total;
+}
+
+uint64_t leak_between(const struct leak_ring *ring, const struct leak_scale *s, uint64_t first, uint64_t last)
+{
+	uint64_t sum = 0, oldest = ring->newest >= s->slots ? ring->newest - s->slots + 1 : 0;
+
+	for (uint64_t epoch = MAX(first, oldest); epoch <= MIN(last, ring->newest); epoch++)
+		sum += ring->slot[epoch % s->slots];
+	return sum;
+}
+
+uint64_t leak_growth_per_hour(const struct leak_verdict *v)
+{
+	double per_hour;
+
+	if (v->span_ns == 0)
+		return 0;
+	per_hour = (double)v->mature_bytes * 3600.0 * (double)NSEC_PER_SEC / (double)v->span_ns;
+	return per_hour < 18e18 ? (uint64_t)per_hour : UINT64_MAX;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Survivor occupancy: live bytes by the epoch in which they were born. A leak keeps something of almost every epoch; a
+ * cache only of those in which it grew, a sawtooth of the last few. Judged at the epoch of the rule and at twice and
+ * four times it, so that a staircase whose steps lie further apart than one epoch is seen too.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rule/rule.h"
+
+/* Rules with the same epoch, count and classes share their counters. */
+struct leak_scale {
+	uint64_t epoch_ns;
+	uint32_t epochs;
+	uint32_t classes;
+	uint32_t max_group; /* coarsest level: epochs taken together, 1, 2 or 4 */
+	uint32_t slots;	    /* counters of a ring */
+};
+
+struct leak_ring {
+	uint64_t newest; /* epoch of the newest slot; epoch e lies in slot e % slots */
+	uint64_t origin_ns; /* born before: not told apart, in older */
+	uint64_t older;	 /* live bytes of no slot */
+	uint64_t window; /* sum of the slots */
+	uint64_t slot[];
+};
+
+struct leak_verdict {
+	bool is_growing;
+	bool is_flat; /* nothing is left of the newest quarter of the epochs */
+	uint32_t group;
+	uint64_t mature_bytes; /* born in the judged epochs and still there */
+	uint64_t span_ns;      /* of the judged epochs */
+};
+
+void leak_scale_init(struct leak_scale *s, const struct rule *r);
+/* bytes are live already. NULL when out of memory. */
+struct leak_ring *leak_ring_new(const struct leak_scale *s, uint64_t now_ns, uint64_t bytes);
+void leak_ring_add(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t bytes);
+void leak_ring_sub(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t bytes);
+/* Forgets all bytes and knows the births of what is added from now on. */
+void leak_ring_clear(struct leak_ring *ring, const struct leak_scale *s);
+/* Makes epoch the newest, folding those that fall out of the window into older. */
+void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch);
+/*
+ * The verdict while epoch has just begun. is_growing is of the finest level that grows; when none does, mature_bytes and
+ * span_ns are of level group, which is the one the last growing verdict had (or 1), and so is is_flat.
+ */
+void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t epoch,
+		uint32_t group, struct leak_verdict *ret);
+/* Bytes of the judged epochs of that level: for finding the site that contributes most. */
+uint64_t leak_mature(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group);
+/* Live bytes born in the epochs first to last, as far as the ring reaches. */
+uint64_t leak_between(const struct leak_ring *ring, const struct leak_scale *s, uint64_t first, uint64_t last);
+uint64_t leak_growth_per_hour(const struct leak_verdict *v);

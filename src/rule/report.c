@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+#include "rule/report.h"
+
+#include <stdlib.h>
+
+static const char *const event_names[REPORT_EVENT_MAX] = {
+	[REPORT_LIVE_BYTES] = "live_bytes",	  [REPORT_SINGLE_ALLOC] = "single_alloc",
+	[REPORT_ALLOC_RATE] = "alloc_rate",	  [REPORT_ALLOC_FAILURE] = "alloc_failure",
+	[REPORT_LEAK] = "leak",			  [REPORT_EXIT] = "exit",
+	[REPORT_START] = "start",		  [REPORT_STOP] = "stop",
+	[REPORT_RELOAD] = "reload",		  [REPORT_HEALTH] = "health",
+};
+
+_Static_assert((int)REPORT_LIVE_BYTES == (int)RULE_LIVE_BYTES && (int)REPORT_SINGLE_ALLOC == (int)RULE_SINGLE_ALLOC &&
+		       (int)REPORT_ALLOC_RATE == (int)RULE_ALLOC_RATE &&
+		       (int)REPORT_ALLOC_FAILURE == (int)RULE_ALLOC_FAILURE && (int)REPORT_LEAK == (int)RULE_LEAK &&
+		       (int)REPORT_EXIT == (int)RULE_EXIT,
+	       "an incident's event is its rule's kind");
+
+struct report *report_new(enum report_event event)
+{
+	struct report *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->event = event;
+	r->device_index = -1;
+	r->device_bytes = r->device_used_bytes = ABSENT_U64;
+	r->value = r->limit = r->bytes = ABSENT_U64;
+	r->live_bytes = r->live_count = r->peak_bytes = r->host_bytes = r->managed_bytes = ABSENT_U64;
+	r->driver_bytes = ABSENT_U64;
+	r->growth_bytes_per_hour = r->full_in_sec = r->leaked_bytes = r->age_sec = ABSENT_U64;
+	r->stack_bytes = r->lost_events = r->duration_ns = ABSENT_U64;
+	r->exact = true;
+	return r;
+}
+
+void report_free(struct report *r)
+{
+	if (!r)
+		return;
+	free(r->rule);
+	free(r->runbook);
+	free(r->message);
+	free(r->scope_key);
+	identity_unref(r->id);
+	free(r->device_uuid);
+	stack_unref(r->stack);
+	free(r->text);
+	free(r->detail);
+	free(r);
+}
+
+const char *report_event_name(enum report_event e)
+{
+	return e < REPORT_EVENT_MAX ? event_names[e] : "unknown";
+}
+
+const char *report_state_name(enum report_state s)
+{
+	switch (s) {
+	case STATE_FIRING:
+		return "firing";
+	case STATE_REPEAT:
+		return "repeat";
+	case STATE_RESOLVED:
+		return "resolved";
+	case STATE_NONE:
+		break;
+	}
+	return "none";
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* match, except and the lists they refer to as "@name". */
+#include <string.h>
+
+#include "rule/match.h"
+#include "rule/rule_parse.h"
+
+static const char *const match_keys[] = { "comm", "cmdline", "exe", "cgroup", "unit", "user", "container", "device", NULL };
+_Static_assert(ARRAY_SIZE(match_keys) == MATCH_KEY_MAX + 1, "names of enum match_key, in its order");
+
+static int pattern_compile(struct errors *errors, const config_setting_t *s, const char *text, struct pattern **ret)
+{
+	char error[PATTERN_ERROR_MAX];
+	int r;
+
+	if (!text[0])
+		return conf_error(errors, s, "an empty pattern matches everything: leave %s out", conf_name(s));
+	r = pattern_new(text, error, ret);
+	if (r == -EINVAL)
+		return conf_error(errors, s, "pattern \"%s\" is not a regular expression: %s", text, error);
+	return r;
+}
+
+int rule_check_list(struct rule_loader *l, struct pattern_list *list)
+{
+	const config_setting_t *s = list->setting;
+	size_t len = 0;
+	int r;
+
+	r = conf_strings(l->errors, s, &len);
+	if (r == 0 && len == 0)
+		r = conf_error(l->errors, s, "list \"%s\" is empty and would match nothing: remove it", list->name);
+	for (size_t i = 0; r != -ENOMEM && i < len; i++) {
+		_cleanup_(pattern_freep) struct pattern *p = NULL;
+		const config_setting_t *e;
+		const char *text = conf_strings_get(s, i, &e);
+		int q;
+
+		if (text[0] == '@')
+			q = conf_error(l->errors, e, "\"%s\": a list cannot refer to a list: write its patterns here, or "
+				       "\"[@]\" for the character", text);
+		else
+			q = pattern_compile(l->errors, e, text, &p);
+		r = q < 0 ? q : r;
+	}
+	list->is_bad = r < 0;
+	return r;
+}
+
+static struct pattern_list *find_list(struct rule_loader *l, const char *name)
+{
+	for (size_t i = 0; i < l->lists_len; i++) {
+		if (strcmp(l->lists[i].name, name) == 0)
+			return &l->lists[i];
+	}
+	return NULL;
+}
+
+static int unknown_list(struct rule_builder *b, const config_setting_t *s, const char *name)
+{
+	size_t len = b->loader->lists_len;
+	_cleanup_free_ const char **names = calloc(len + 1, sizeof(*names));
+
+	if (!names)
+		return -ENOMEM;
+	if (b->loader->is_incomplete)
+		return -EINVAL;
+	for (size_t i = 0; i < len; i++)
+		names[i] = b->loader->lists[i].name;
+	return conf_unknown(b->errors, s, "list", name, names);
+}
+
+/* Where a pattern that fits anywhere within a name surprises people; of paths and command lines parts are usual. */
+static bool wants_anchor(enum match_key k)
+{
+	return k == MATCH_COMM || k == MATCH_EXE || k == MATCH_UNIT;
+}
+
+static int add_pattern(struct rule_builder *b, struct match_group *g, enum match_key k, const config_setting_t *s,
+		       const char *text, bool *warned)
+{
+	struct pattern **list;
+	struct pattern *p;
+	int r;
+
+	list = realloc(g->key[k].patterns, (g->key[k].len + 1) * sizeof(struct pattern *));
+	if (!list)
+		return -ENOMEM;
+	g->key[k].patterns = list;
+	r = pattern_compile(b->errors, s, text, &p);
+	if (r < 0)
+		return r;
+	list[g->key[k].len++] = p;
+	if (wants_anchor(k) && !*warned && !pattern_is_anchored(text)) {
+		conf_warn(b->errors, s, "pattern \"%s\" has no anchor and fits anywhere within %s: write \"^%s\" or "
+			  "\"(^|/)%s$\" to say where", text, match_keys[k], text, text);
+		*warned = true;
+	}
+	return 0;
+}
+
+static int add_list(struct rule_builder *b, struct match_group *g, enum match_key k, const config_setting_t *s,
+		    const char *name)
+{
+	struct pattern_list *list = find_list(b->loader, name);
+	bool warned;
+	size_t len;
+	int r;
+
+	if (!list)
+		return unknown_list(b, s, name);
+	if (list->is_bad)
+		return 0;
+	r = conf_strings(b->errors, list->setting, &len);
+	warned = list->is_warned;
+	for (size_t i = 0; r == 0 && i < len; i++) {
+		const config_setting_t *e;
+		const char *text = conf_strings_get(list->setting, i, &e);
+		bool told = warned;
+
+		r = add_pattern(b, g, k, e, text, &told);
+		list->is_warned = list->is_warned || told;
+	}
+	return r;
+}
+
+static int parse_match_key(struct rule_builder *b, struct match_group *g, enum match_key k, const config_setting_t *s)
+{
+	size_t len = 0;
+	int r;
+
+	r = conf_strings(b->errors, s, &len);
+	if (r == 0 && len == 0)
+		return conf_error(b->errors, s, "%s is empty and would match nothing: leave it out", conf_name(s));
+	for (size_t i = 0; r != -ENOMEM && i < len; i++) {
+		const config_setting_t *e;
+		const char *text = conf_strings_get(s, i, &e);
+		bool told = false;
+		int q;
+
+		if (text[0] == '@')
+			q = add_list(b, g, k, e, text + 1);
+		else
+			q = add_pattern(b, g, k, e, text, &told);
+		r = q < 0 ? q : r;
+	}
+	return r;
+}
+
+static int match_key_find(const char *name)
+{
+	for (int i = 0; match_keys[i]; i++) {
+		if (strcmp(match_keys[i], name) == 0)
+			return i;
+	}
+	return -1;
+}
+
+/* Fills g, which the caller clears in any case. */
+static int parse_group(struct rule_builder *b, const config_setting_t *s, struct match_group *g)
+{
+	int len, r;
+
+	r = conf_group(b->errors, s);
+	if (r < 0)
+		return r;
+	len = config_setting_length(s);
+	if (len == 0)
+		return conf_error(b->errors, s, "%s is empty: leave it out, or say { comm = \"^name$\"; }", conf_name(s));
+	for (int i = 0; r != -ENOMEM && i < len; i++) {
+		const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
+		const char *name = config_setting_name(e);
+		int k = match_key_find(name), q;
+
+		if (k >= 0)
+			q = parse_match_key(b, g, (enum match_key)k, e);
+		else if (strcmp(name, "tag") == 0)
+			q = conf_error(b->errors, e, "matching by tag is not evaluated in this version: remove it");
+		else
+			q = conf_unknown(b->errors, e, "match key", name, match_keys);
+		r = q < 0 ? q : r;
+	}
+	return r;
+}
+
+int rule_parse_match(struct rule_builder *b, const config_setting_t *s)
+{
+	struct match_group *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return -ENOMEM;
+	b->rule->match = g;
+	return parse_group(b, s, g);
+}
+
+int rule_parse_except(struct rule_builder *b, const config_setting_t *s)
+{
+	struct match_group *g;
+	int len, r = 0;
+
+	/* One group need not be put in a list. */
+	len = config_setting_is_group(s) ? 1 : config_setting_length(s);
+	if (!config_setting_is_group(s) && !config_setting_is_list(s))
+		return conf_error(b->errors, s, "except needs groups: ( { comm = \"^a$\"; user = \"^b$\"; }, ... )");
+	if (len == 0)
+		return conf_error(b->errors, s, "except is empty: leave it out");
+	g = calloc((size_t)len, sizeof(*g));
+	if (!g)
+		return -ENOMEM;
+	b->rule->except = g;
+	b->rule->except_len = (size_t)len;
+	for (int i = 0; r != -ENOMEM && i < len; i++) {
+		const config_setting_t *e = config_setting_is_group(s) ? s : config_setting_get_elem(s, (unsigned)i);
+		int q = parse_group(b, e, &g[i]);
+
+		r = q < 0 ? q : r;
+	}
+	return r;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* What the engine remembers of rules, processes, sites and groups. Inside the core only. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/map64.h"
+#include "model/device.h"
+#include "model/process.h"
+#include "rule/engine.h"
+#include "rule/incident.h"
+#include "rule/leak.h"
+#include "rule/window.h"
+
+/* Identity is waited for so long; rules with a match are silent meanwhile. */
+#define WATCH_IDENTITY_NS (1 * NSEC_PER_SEC)
+/* Single events kept for rules that wait. */
+#define WATCH_DEFERRED_MAX 16
+/* Rings are kept for so many different (epoch, epochs, classes). */
+#define WATCH_SCALES_MAX 16
+
+struct rule_state {
+	struct rule *rule;
+	bool is_dead;	      /* dropped by a reload; goes when nothing points to it */
+	bool has_process_keys; /* its match or except looks at more than the device */
+	bool has_device_keys;
+	bool is_plain;	      /* compares device-class bytes of all devices with bytes: the kernel's bounds can do it */
+	bool is_leak_due;     /* during a tick: an epoch has ended */
+	int scale;	      /* of a leak rule, -1 = none */
+	uint64_t leak_epoch, leak_passed; /* last epoch judged; how many ended since the tick before */
+	struct incident *incidents;
+	uint32_t firing, pending, over; /* over: firing beyond max_incidents */
+	uint64_t over_said, summary_ns;
+	uint64_t budget_start_ns, budget_used; /* start of the running window; records in it */
+	uint64_t suppressed;
+};
+
+/* A rule on a subject. */
+struct slot {
+	struct rule_state *rs;
+	struct incident *incident;
+	union {
+		struct rate_window *rate;   /* alloc_rate */
+		struct count_window *count; /* alloc_failure */
+	};
+	uint64_t devices; /* process: device slots the rule looks at, where it has device keys */
+	uint32_t streak;  /* leak: epochs in a row that grew */
+	uint32_t calm;	  /* leak: epochs in a row that did not */
+	uint32_t group;	  /* leak: level of the last growing verdict */
+	bool is_waiting;  /* for the identity */
+	bool is_fresh;	  /* has just stopped waiting */
+	struct finding last; /* leak: of the last verdict */
+};
+
+/* Processes that share a device, cgroup, unit, user or container; or those of them that a rule's match admits. */
+struct group {
+	enum rule_scope scope;
+	struct rule_state *filter; /* NULL = all */
+	char *key;
+	struct device *device; /* SCOPE_DEVICE: holds a reference while the device lives */
+	uint64_t live[CLASS_MAX];
+	uint32_t members;
+	struct slot *slots;
+	size_t slots_len;
+	uint64_t high, low;  /* its value outside of these may change a verdict */
+	uint32_t odd_classes; /* events of these need a look whatever the value */
+	bool has_rates;
+	bool is_dirty;
+	struct group *next; /* same hash */
+	uint64_t hash;
+	size_t index;
+};
+
+struct membership {
+	struct group *g;
+	int slot; /* device slot, -1 = all */
+};
+
+struct site_watch {
+	struct leak_ring *rings[WATCH_SCALES_MAX];
+	struct slot *slots;
+	size_t slots_len;
+};
+
+struct process_watch {
+	struct slot *slots;
+	size_t slots_len;
+	struct membership *members;
+	size_t members_len;
+	struct leak_ring *rings[WATCH_SCALES_MAX];
+	struct event *deferred;
+	size_t deferred_len;
+	bool is_identified; /* or given up waiting for it */
+	bool is_waiting;   /* a rule waits for the identity */
+	bool is_dirty;	   /* something changed since the last tick */
+	bool has_rates;	   /* a rate window is not empty */
+	bool needs_refit;  /* no memory last time, or a device has become known */
+	bool needs_rebuild; /* a rebuild ran out of memory */
+	bool is_lost;	   /* events were lost and no rebuild has been through */
+	uint32_t incidents; /* of it and its sites */
+	uint64_t exact_since_ns; /* leak clock; 0 = always */
+	uint64_t high, low;
+	uint32_t odd_classes;
+	/* what the kernel was told */
+	uint64_t armed_high, armed_low, armed_single;
+	uint64_t armed_second;
+	uint32_t armed_count;
+};
+
+/* A stretch of which nothing is known: the machine slept or the daemon did. */
+struct jump {
+	uint64_t start_ns, end_ns;
+	uint64_t before_ns; /* sum of the jumps before it */
+};
+
+#define WATCH_JUMPS_MAX 8
+
+struct engine {
+	struct limits limits;
+	struct engine_ops ops;
+	void *userdata;
+	struct ruleset *rules;
+	struct rule_state **states;
+	size_t states_len;
+	struct leak_scale scales[WATCH_SCALES_MAX];
+	size_t scales_len;
+	struct processes processes;
+	struct devices devices;
+	struct group **groups;
+	size_t groups_len;
+	struct map64 groups_by_hash;
+	struct jump jumps[WATCH_JUMPS_MAX];
+	size_t jumps_len;
+	uint64_t now_ns, real_usec; /* latest heard of, 0 = none */
+	uint32_t rebuilding; /* processes between begin and end */
+	uint64_t incidents; /* objects */
+	bool is_summed_badly; /* a sum over processes hit its ceiling */
+	uint64_t events, lost_events;
+	uint64_t overflow_processes, overflow_incidents;
+	uint64_t overflow_sites, overflow_stacks; /* of processes that are gone */
+	uint64_t suppressed;
+	uint64_t no_memory; /* a rule could not be followed for lack of memory */
+};
+
+/* The clock of leak rules stands still during jumps. */
+uint64_t watch_leak_time(const struct engine *e, uint64_t time_ns);
+/* When an event's effect starts to count: not within a jump. */
+uint64_t watch_event_time(const struct engine *e, uint64_t time_ns);
+/* Records a jump if now_ns is further on than it should be; all that waits starts anew. */
+void watch_clock(struct engine *e, uint64_t now_ns, uint64_t real_usec);
+
+/* watch.c: life of the watches */
+int watch_new(struct process *p);
+/* Incidents are gone already. */
+void watch_free(struct process *p);
+/* Ends all incidents of a process and its sites. */
+void watch_vanish(struct engine *e, struct process *p, const struct occasion *o);
+bool watch_release_site(struct site *s);
+/* Drops what the slot holds but its incident. */
+void slot_done(struct slot *slot);
+/* Removes the slots whose rule is dead; returns the new length. Their incidents have ended. */
+size_t slots_drop_dead(struct slot *slots, size_t len);
+/* Slot pointers of incidents after the array has moved. */
+void slots_link(struct slot *slots, size_t len);
+
+/*
+ * fit.c: which rules speak about whom. Keeps what the slots hold where the rule stays. 0 or -ENOMEM, which is tried again
+ * at the next tick. fit_process evaluates what has changed.
+ */
+int fit_process(struct engine *e, struct process *p, const struct occasion *o);
+int fit_group(struct engine *e, struct group *g, const struct occasion *o);
+/* The group of a device that no rule's match narrows, if a rule wants it. */
+int fit_device(struct engine *e, struct device *dev, const struct occasion *o);
+/* Leaves all groups; evaluates those that stay. */
+void fit_leave(struct engine *e, struct process *p, const struct occasion *o);
+
+/* group.c */
+struct group *group_find(struct engine *e, enum rule_scope scope, struct rule_state *filter, const char *key);
+int group_get(struct engine *e, enum rule_scope scope, struct rule_state *filter, const char *key,
+	      struct device *device, const struct occasion *o, struct group **ret);
+/* Removes it if nobody is in it, unless it stands for a device as such. */
+void group_put(struct engine *e, struct group *g, const struct occasion *o);
+/* Removes it whoever is in it: its device is going. */
+void group_remove(struct engine *e, struct group *g, const struct occasion *o);
+void group_free(struct group *g);
+uint64_t group_value(const struct group *g, uint32_t classes);
+/* Adds or takes all that a process holds. */
+void group_join(struct engine *e, struct process *p, const struct membership *m);
+void group_leave(struct engine *e, struct process *p, const struct membership *m);
+/* Applies one change to devices and groups, and evaluates what it concerns. */
+void group_apply(struct engine *e, struct process *p, const struct change *c, const struct occasion *o);
+/* Sums up anew after a ceiling was hit. */
+void group_sum(struct engine *e);
+bool group_is_exact(const struct engine *e, const struct group *g);
+
+/* condition.c: conditions, evaluated on one slot or all of a subject */
+void condition_process(struct engine *e, struct process *p, const struct occasion *o);
+void condition_group(struct engine *e, struct group *g, const struct occasion *o);
+void condition_tick_process(struct engine *e, struct process *p, const struct occasion *o);
+/* alloc_rate windows of a process and its groups */
+void condition_count(struct process *p, const struct event *ev, int device_slot);
+/* single_alloc and alloc_failure; with only_fresh, for the rules that have just learnt who the process is. */
+void condition_single(struct engine *e, struct process *p, const struct occasion *o, bool only_fresh);
+void condition_exit(struct engine *e, struct process *p, const struct occasion *o);
+/* Bytes at which a live_bytes or single_alloc rule fires and resolves; shares are of dev, or of all devices if NULL.
+ * false when the capacity is not known. */
+bool condition_limits(const struct engine *e, const struct rule *r, const struct device *dev, uint64_t *ret_fire,
+		      uint64_t *ret_resolve);
+/* Compares what a process holds. */
+void condition_measure(const struct engine *e, const struct process *p, const struct slot *slot, struct finding *ret);
+
+/* condition_leak.c */
+void leak_book(struct engine *e, struct process *p, const struct change *c, uint64_t birth_ns);
+void leak_forget(struct engine *e, struct process *p);
+void leak_tick(struct engine *e, struct process *p, const struct occasion *o);
+/* Marks the leak rules of which an epoch has ended; true if any. */
+bool leak_mark_due(struct engine *e, uint64_t now_ns);
+
+/* bound.c */
+void bound_process(struct engine *e, struct process *p);
+void bound_group(struct engine *e, struct group *g);
+void bound_arm(struct engine *e, struct process *p, const struct occasion *o);
+
+/* fill.c: the report of what happened to a subject. NULL when out of memory. */
+struct report *fill_report(struct engine *e, const struct rule_state *rs, const struct subject *s,
+			   const struct incident *inc, const struct finding *f, enum report_state state,
+			   const struct occasion *o);
+
+/* template.c: a rule's message with its names filled in. 0 or -ENOMEM; *ret is NULL when the rule has none. */
+int template_expand(const char *text, const struct report *r, char **ret);

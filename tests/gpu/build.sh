@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+# To be sourced at the root of the repository: builds the C and CUDA programs of tests/gpu into $BUILT. What cannot be built
+# is said, and fails when it is to be run.
+export OUT=${OUT:-/tmp/gpuxray-gpu}
+BUILT=${BUILT:-/tmp/gpuxray-gpu-built}
+CUDA=${CUDA_HOME:-/usr/local/cuda}
+PATH=$PATH:$CUDA/bin
+mkdir -p "$OUT" "$BUILT"
+
+# The driver's libraries may lie outside the loader's search path.
+for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib/wsl/lib; do
+	[ -e "$dir/libcuda.so.1" ] && export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir"
+done
+
+build() { # NAME COMMAND...
+	local name=$1
+	shift
+	"$@" >"$OUT/build_$name.log" 2>&1 && return
+	echo "cannot build $name: $*"
+	cat "$OUT/build_$name.log"
+}
+
+for runtime in static shared; do
+	build cuda_$runtime nvcc -O1 -g -Xcompiler -fno-omit-frame-pointer -cudart $runtime -Xlinker "-rpath=$CUDA/lib64" \
+		-o "$BUILT/cuda_$runtime" tests/gpu/plain.cu
+	build cost_$runtime nvcc -O2 -g -Xcompiler -fno-omit-frame-pointer -cudart $runtime -Xlinker "-rpath=$CUDA/lib64" \
+		-o "$BUILT/cost_$runtime" tests/gpu/cost.cu
+done
+for name in plain_driver driver_facts; do
+	build $name gcc -std=gnu11 -O1 -g -fno-omit-frame-pointer -I"$CUDA/include" "tests/gpu/$name.c" \
+		-L"$CUDA/lib64/stubs" -lcuda -ldl -o "$BUILT/$name"
+done

@@ -1,0 +1,9 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# What the daemon costs the programs it watches, on a real GPU: see cost.py. About three minutes. Run as root, with ./gpuxray
+# built.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+export PYTHONUNBUFFERED=1
+. tests/gpu/build.sh
+exec python3 tests/gpu/cost.py "$BUILT"

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/clock.h"
+#include "stack/demangle.h"
+#include "test.h"
+
+static void expect(const char *name, size_t max, const char *want)
+{
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+
+	strbuf_adds(&sb, "before ");
+	demangle(&sb, name, max);
+	EXPECT(strncmp(strbuf_str(&sb), "before ", 7) == 0);
+	EXPECT_STR(strbuf_str(&sb) + 7, want);
+}
+
+TEST(names)
+{
+	expect("", 100, "");
+	expect("cuMemAlloc_v2", 100, "cuMemAlloc_v2");
+	expect("_ZN2at6native5emptyEN3c108ArrayRefIlEENS1_8optionalINS1_10ScalarTypeEEE", 100, "at::native::empty");
+	expect("_ZSt4sortIPiEvT_S1_", 100, "std::sort<int*>");
+	expect("_ZZ4mainENKUlvE_clEv", 100, "main::{lambda()#1}::operator()");
+	expect("_ZN3foo3barIiEEvT_.constprop.0", 100, "foo::bar<int>");
+	expect("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", 100, "core::fmt::Formatter::pad");
+	expect("_RNvMs_NtCs1234_7mycrate3fooNtB4_3Foo3bar", 100, "<mycrate::foo::Foo>::bar");
+	expect("malloc@@GLIBC_2.2.5", 100, "malloc");
+	expect("memcpy@GLIBC_2.2.5", 100, "memcpy");
+	expect("@odd", 100, "@odd");
+	/* Not mangled after all: as it is. */
+	expect("_Z", 100, "_Z");
+	expect("_ZN", 100, "_ZN");
+	expect("_RMC0R", 100, "_RMC0R");
+	expect("_Zebra\n\xff", 100, "_Zebra\n\xff");
+	expect("_GLOBAL__sub_I_x", 100, "_GLOBAL__sub_I_x");
+}
+
+TEST(long_names_are_cut)
+{
+	char name[8192];
+
+	expect("0123456789", 10, "0123456789");
+	expect("0123456789", 9, "012345678...");
+	expect("_ZN2at6native5emptyEv", 17, "at::native::empty");
+	expect("_ZN2at6native5emptyEv", 5, "at::n...");
+	expect("_RNvMs_NtCs1234_7mycrate3fooNtB4_3Foo3bar", 10, "<mycrate::...");
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	expect(name, 3, "xxx...");
+	memcpy(name, "_Z", 2);
+	expect(name, 3, "_Zx...");
+}
+
+/* Digits of 36 in C++ and 62 in Rust. */
+static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+/* f<a<int, int>, pair of that twice, pair of that twice, ...> */
+static void add_cpp_pairs(struct strbuf *sb, unsigned depth)
+{
+	strbuf_adds(sb, "_Z1fI1aIiiE");
+	for (unsigned i = 1; i <= depth; i++) {
+		const char c = i < 10 ? digits[i] : (char)('A' + i - 10);
+
+		strbuf_addf(sb, "S0_IS%c_S%c_E", c, c);
+	}
+	strbuf_adds(sb, "Evv");
+}
+
+/* ((((T, T), again), again), ...): each "again" points back to the tuple before. */
+static void add_rust_pairs(struct strbuf *sb, unsigned depth)
+{
+	strbuf_adds(sb, "_RMC0");
+	for (unsigned i = 0; i < depth; i++)
+		strbuf_addc(sb, 'T');
+	strbuf_addc(sb, 'j');
+	for (unsigned i = depth; i > 0; i--)
+		strbuf_addf(sb, "B%c_E", digits[i + 2]);
+}
+
+/* Short names that stand for endless ones must not take endless time or memory. */
+TEST(names_that_explode)
+{
+	_cleanup_strbuf_ struct strbuf name = STRBUF_INIT, out = STRBUF_INIT;
+	const uint64_t start = clock_monotonic_ns();
+
+	/* That these are what they seem to be shows while they are small. */
+	add_cpp_pairs(&name, 2);
+	expect(strbuf_str(&name), 512,
+	       "f<a<int, int>, a<a<int, int>, a<int, int> >, a<a<a<int, int>, a<int, int> >, a<a<int, int>, a<int, int> > > >");
+	strbuf_reset(&name);
+	add_rust_pairs(&name, 2);
+	expect(strbuf_str(&name), 512, "<((usize, usize), (usize, usize))>");
+
+	for (unsigned depth = 8; depth <= 35; depth += 27) {
+		strbuf_reset(&name);
+		strbuf_reset(&out);
+		add_cpp_pairs(&name, depth);
+		demangle(&out, strbuf_str(&name), 512);
+		EXPECT_EQ(out.len, 515);
+		EXPECT(strncmp(strbuf_str(&out), "f<a<int, int>, a<a<int, int>", 28) == 0);
+		strbuf_reset(&name);
+		strbuf_reset(&out);
+		add_rust_pairs(&name, depth);
+		demangle(&out, strbuf_str(&name), 512);
+		EXPECT_EQ(out.len, 515);
+		EXPECT(strncmp(strbuf_str(&out), "<((((((((", 9) == 0);
+	}
+
+	strbuf_reset(&name);
+	strbuf_adds(&name, "_Z1fI");
+	for (unsigned i = 0; i < 1300; i++)
+		strbuf_adds(&name, "1aI");
+	strbuf_reset(&out);
+	demangle(&out, strbuf_str(&name), 512);
+	EXPECT_EQ(out.len, 515);
+	EXPECT(clock_monotonic_ns() - start < 5 * NSEC_PER_SEC);
+}
+
+TEST_MAIN()

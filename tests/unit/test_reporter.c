@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: MIT */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "proc/procfs.h"
+#include "record/reporter.h"
+#include "record_check.h"
+#include "record_make.h"
+#include "test.h"
+
+/* A journal that can stall and fail. */
+struct journal {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool is_stalled;
+	int waiting;	       /* writers held up by it */
+	uint64_t failures;     /* attempts still to be refused */
+	uint64_t attempts, len, critical, suppressed, wrong, object_pid, object_unit;
+	bool has_open_signals; /* the writer thread could be interrupted */
+	char last[512];	       /* message */
+};
+
+#define JOURNAL_INIT { .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER }
+
+static int journal_write(const struct record *rec, void *userdata)
+{
+	struct journal *j = userdata;
+	const char *suppressed = record_get(rec, "GPUXRAY_SUPPRESSED");
+	sigset_t set;
+	int err = 0;
+
+	pthread_mutex_lock(&j->lock);
+	j->attempts++;
+	j->waiting++;
+	pthread_cond_broadcast(&j->cond);
+	while (j->is_stalled)
+		pthread_cond_wait(&j->cond, &j->lock);
+	j->waiting--;
+	if (j->failures > 0) {
+		j->failures--;
+		err = -ECONNREFUSED;
+	} else {
+		j->len++;
+		j->critical += rec->priority == 2;
+		j->suppressed += suppressed ? strtoull(suppressed, NULL, 10) : 0;
+		j->wrong += check_record(rec) != NULL;
+		j->object_pid += record_get(rec, "OBJECT_PID") != NULL;
+		j->object_unit += record_get(rec, "OBJECT_SYSTEMD_UNIT") != NULL;
+		(void)snprintf(j->last, sizeof(j->last), "%s", record_get(rec, "MESSAGE"));
+	}
+	(void)pthread_sigmask(SIG_BLOCK, NULL, &set);
+	j->has_open_signals = !sigismember(&set, SIGTERM) || !sigismember(&set, SIGPIPE) || !sigismember(&set, SIGHUP);
+	pthread_mutex_unlock(&j->lock);
+	return err;
+}
+
+static void journal_stall(struct journal *j, bool is_stalled)
+{
+	pthread_mutex_lock(&j->lock);
+	j->is_stalled = is_stalled;
+	pthread_cond_broadcast(&j->cond);
+	pthread_mutex_unlock(&j->lock);
+}
+
+/* Until the writer is stuck in it. */
+static void journal_wait_stuck(struct journal *j)
+{
+	pthread_mutex_lock(&j->lock);
+	while (j->waiting == 0)
+		pthread_cond_wait(&j->cond, &j->lock);
+	pthread_mutex_unlock(&j->lock);
+}
+
+static struct reporter *start(struct journal *j, uint32_t queue, uint32_t per_minute)
+{
+	struct reporter_options o = { .sink = SINK_JOURNAL, .queue = queue, .records_per_minute = per_minute, .out_fd = -1,
+				      .write = journal_write, .userdata = j };
+	struct reporter *r = NULL;
+
+	return reporter_new(&o, &r) < 0 ? NULL : r;
+}
+
+static void push(struct reporter *r, enum severity severity)
+{
+	struct report *report = make_report(REPORT_LIVE_BYTES);
+
+	report->severity = severity;
+	reporter_push(r, report);
+}
+
+static bool settle(struct reporter *r)
+{
+	struct reporter_stats s;
+
+	for (int i = 0; i < 1000; i++) {
+		reporter_stats(r, &s);
+		if (s.queued == 0)
+			return true;
+		(void)usleep(10000);
+	}
+	return false;
+}
+
+#define TIMEOUT (10 * NSEC_PER_SEC)
+
+TEST(all_is_written_at_the_stop)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 0);
+
+	ASSERT(r);
+	for (int i = 0; i < 200; i++)
+		push(r, SEVERITY_WARNING);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.len, 200);
+	EXPECT_EQ(j.wrong, 0);
+	EXPECT_EQ(j.suppressed, 0);
+	EXPECT(!j.has_open_signals);
+}
+
+TEST(stop_with_nothing_to_do)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 60);
+
+	ASSERT(r);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.len, 0);
+}
+
+/* A stalled journal holds up nobody, costs no more than the queue, and what was dropped is told afterwards. */
+TEST(stalled_journal)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 16, 0);
+	struct reporter_stats s;
+	uint64_t before;
+
+	ASSERT(r);
+	journal_stall(&j, true);
+	push(r, SEVERITY_WARNING);
+	journal_wait_stuck(&j);
+	before = clock_monotonic_ns();
+	for (int i = 0; i < 1000; i++) {
+		push(r, SEVERITY_NOTICE);
+		if (i == 500)
+			push(r, SEVERITY_CRITICAL);
+	}
+	EXPECT(clock_monotonic_ns() - before < 5 * NSEC_PER_SEC);
+	for (int i = 0; i < 1000; i++) {
+		reporter_stats(r, &s);
+		if (s.queued <= 17)
+			break;
+		(void)usleep(10000);
+	}
+	EXPECT(s.queued <= 17);
+	EXPECT_EQ(s.written, 0);
+	EXPECT_EQ(s.dropped, 1002 - s.queued);
+	journal_stall(&j, false);
+	EXPECT(settle(r));
+	reporter_stats(r, &s);
+	EXPECT_EQ(s.written, j.len);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.critical, 1);
+	EXPECT_EQ(j.len + j.suppressed, 1002);
+	EXPECT_EQ(j.suppressed, s.dropped);
+	EXPECT_EQ(j.wrong, 0);
+}
+
+/* What a dropped report was to tell of is not lost with it. */
+TEST(counts_of_dropped_reports_are_kept)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 1, 0);
+
+	ASSERT(r);
+	journal_stall(&j, true);
+	push(r, SEVERITY_WARNING);
+	journal_wait_stuck(&j);
+	for (int i = 0; i < 10; i++) {
+		struct report *report = make_report(REPORT_LEAK);
+
+		report->suppressed = 100;
+		reporter_push(r, report);
+	}
+	journal_stall(&j, false);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.len + j.suppressed, 1 + 10 + 10 * 100);
+}
+
+TEST(a_crowd_is_held_back_and_the_critical_one_gets_through)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 60);
+	struct reporter_stats s;
+
+	ASSERT(r);
+	for (int i = 0; i < 12000; i++) {
+		push(r, SEVERITY_WARNING);
+		if (i == 11000)
+			push(r, SEVERITY_CRITICAL);
+	}
+	EXPECT(settle(r));
+	reporter_stats(r, &s);
+	EXPECT_EQ(s.budget_held, 12000 - 60);
+	EXPECT_EQ(s.dropped, 0);
+	EXPECT_EQ(j.critical, 1);
+	EXPECT_EQ(j.len, 61);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.len, 62);
+	EXPECT_EQ(j.suppressed, 12000 - 60);
+	EXPECT_STR(j.last, "11940 records held back within a minute, over the budget of 60 a minute: 11940 warning");
+}
+
+/* A thread that never comes back from its write does not keep the daemon from ending. */
+TEST(stuck_writer_is_abandoned)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 0);
+	uint64_t before, lost;
+
+	ASSERT(r);
+	journal_stall(&j, true);
+	for (int i = 0; i < 11; i++)
+		push(r, SEVERITY_WARNING);
+	journal_wait_stuck(&j);
+	before = clock_monotonic_ns();
+	lost = reporter_stop(r, NSEC_PER_SEC / 10);
+	EXPECT_EQ(lost, 11);
+	EXPECT(clock_monotonic_ns() - before < 3 * NSEC_PER_SEC);
+	/* Comes back after all: it writes nothing more and frees what was left. */
+	journal_stall(&j, false);
+	for (int i = 0; i < 100; i++) {
+		pthread_mutex_lock(&j.lock);
+		lost = j.len;
+		pthread_mutex_unlock(&j.lock);
+		if (lost > 0)
+			break;
+		(void)usleep(10000);
+	}
+	(void)usleep(200000);
+	EXPECT_EQ(j.len, 1);
+}
+
+TEST(failed_writes_are_told_afterwards)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 0);
+	struct reporter_stats s;
+
+	ASSERT(r);
+	/* The first is tried 21 times in a second, those behind it once each. */
+	j.failures = 21 + 4;
+	for (int i = 0; i < 7; i++)
+		push(r, SEVERITY_WARNING);
+	EXPECT(settle(r));
+	reporter_stats(r, &s);
+	EXPECT_EQ(s.failed, 5);
+	EXPECT_EQ(s.written, 2);
+	EXPECT_EQ(j.suppressed, 5);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+}
+
+TEST(short_outage_loses_nothing)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 0);
+
+	ASSERT(r);
+	j.failures = 5;
+	for (int i = 0; i < 7; i++)
+		push(r, SEVERITY_WARNING);
+	EXPECT(settle(r));
+	EXPECT_EQ(j.len, 7);
+	EXPECT_EQ(j.suppressed, 0);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+}
+
+TEST(what_could_never_be_written_is_returned)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 0);
+
+	ASSERT(r);
+	j.failures = UINT64_MAX;
+	for (int i = 0; i < 7; i++)
+		push(r, SEVERITY_WARNING);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 7);
+	EXPECT_EQ(j.len, 0);
+}
+
+static struct report *report_about(pid_t pid, uint64_t wrong_by)
+{
+	struct report *report = make_report(REPORT_LIVE_BYTES);
+	struct proc_stat st;
+
+	if (proc_stat_read("/proc", (uint32_t)pid, &st) < 0)
+		abort();
+	report->id->pid = (uint32_t)pid;
+	report->id->start_ticks = st.start_ticks + wrong_by;
+	return report;
+}
+
+TEST(object_pid_only_for_the_same_process)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 0);
+
+	ASSERT(r);
+	reporter_push(r, report_about(getpid(), 0));
+	EXPECT(settle(r));
+	EXPECT_EQ(j.object_pid, 1);
+	EXPECT_EQ(j.object_unit, 0);
+	reporter_push(r, report_about(getpid(), 1));
+	EXPECT(settle(r));
+	EXPECT_EQ(j.object_pid, 1);
+	EXPECT_EQ(j.object_unit, 1);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.wrong, 0);
+}
+
+TEST(process_that_ends_while_its_record_waits)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 0);
+	struct reporter_stats s;
+	pid_t child = fork();
+
+	if (child == 0) {
+		(void)pause();
+		_exit(0);
+	}
+	ASSERT(r && child > 0);
+	journal_stall(&j, true);
+	push(r, SEVERITY_WARNING); /* keeps the writer; of no process that lives */
+	journal_wait_stuck(&j);
+	reporter_push(r, report_about(child, 0));
+	do {
+		reporter_stats(r, &s);
+		(void)usleep(1000);
+	} while (s.queued > 2);
+	(void)usleep(100000); /* built while it lived */
+	(void)kill(child, SIGKILL);
+	(void)waitpid(child, NULL, 0);
+	journal_stall(&j, false);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.object_pid, 0);
+	EXPECT_EQ(j.object_unit, 2);
+	EXPECT_EQ(j.wrong, 0);
+}
+
+TEST(pins_are_bounded)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 4, 0);
+	struct reporter_stats s;
+
+	ASSERT(r);
+	for (uint64_t i = 0; i < 5000; i++) {
+		uint64_t ip = 0x400000 + i;
+		_cleanup_(stack_unrefp) struct stack *st = stack_new(i + 1, 1, 0, NULL, &ip, 1);
+
+		ASSERT(st);
+		reporter_pin(r, st);
+	}
+	for (int i = 0; i < 1000; i++) {
+		reporter_stats(r, &s);
+		if (s.stacks_pinned + s.stacks_dropped == 5000)
+			break;
+		(void)usleep(10000);
+	}
+	EXPECT_EQ(s.stacks_pinned + s.stacks_dropped, 5000);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+}
+
+static int listen_at(const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	(void)unlink(path);
+	strcpy(addr.sun_path, path);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+		return -1;
+	return fd;
+}
+
+/* No journal: syslog; no syslog either: JSON lines; and a reload looks again. */
+TEST(sinks_that_stand_in)
+{
+	struct reporter_options o = { .sink = SINK_AUTO, .queue = 16, .journal_socket = "/nonexistent/journal",
+				      .syslog_socket = "/nonexistent/log" };
+	struct reporter *r = NULL;
+	struct reporter_stats s;
+	char path[64], buf[8192];
+	int out[2], fd;
+	ssize_t n;
+
+	(void)snprintf(path, sizeof(path), "/tmp/gpuxray-test-reporter-%d.sock", getpid());
+	(void)unlink(path);
+	ASSERT(pipe2(out, O_CLOEXEC) == 0);
+	o.out_fd = out[1];
+	o.syslog_socket = path;
+	log_set_max(3);
+	ASSERT(reporter_new(&o, &r) == 0);
+	reporter_stats(r, &s);
+	EXPECT_EQ(s.sink, SINK_JSON);
+	push(r, SEVERITY_WARNING);
+	n = read(out[0], buf, sizeof(buf) - 1);
+	ASSERT(n > 0);
+	buf[n] = '\0';
+	EXPECT(strncmp(buf, "{\"MESSAGE\":\"python3[4711]", 20) == 0 && buf[n - 1] == '\n');
+
+	fd = listen_at(path);
+	ASSERT(fd >= 0);
+	reporter_reopen(r);
+	push(r, SEVERITY_WARNING);
+	n = recv(fd, buf, sizeof(buf) - 1, 0);
+	ASSERT(n > 0);
+	EXPECT(strncmp(buf, "<28>1 ", 6) == 0);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+
+	ASSERT(reporter_new(&o, &r) == 0);
+	reporter_stats(r, &s);
+	EXPECT_EQ(s.sink, SINK_SYSLOG);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	log_set_max(6);
+	(void)close(fd);
+	(void)unlink(path);
+	(void)close(out[0]);
+	(void)close(out[1]);
+}
+
+/* The reader of our standard output has gone: that is a failed write, not the end. */
+TEST(broken_pipe)
+{
+	struct reporter_options o = { .sink = SINK_JSON, .queue = 16 };
+	struct reporter *r = NULL;
+	int out[2];
+
+	ASSERT(pipe2(out, O_CLOEXEC) == 0);
+	(void)signal(SIGPIPE, SIG_DFL); /* else a mask inherited from make would hide a mistake */
+	o.out_fd = out[1];
+	log_set_max(3);
+	ASSERT(reporter_new(&o, &r) == 0);
+	(void)close(out[0]);
+	push(r, SEVERITY_WARNING);
+	push(r, SEVERITY_WARNING);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 2);
+	log_set_max(6);
+	(void)close(out[1]);
+}
+
+TEST(bad_descriptor_is_an_error)
+{
+	struct reporter_options o = { .sink = SINK_TEXT, .queue = 16, .out_fd = -1 };
+	struct reporter *r = NULL;
+
+	EXPECT(reporter_new(&o, &r) < 0);
+	EXPECT(!r);
+}
+
+TEST(names_of_sinks)
+{
+	enum sink_kind k;
+
+	for (int i = SINK_AUTO; i <= SINK_TEXT; i++) {
+		EXPECT_EQ(sink_from_name(sink_name((enum sink_kind)i), &k), 0);
+		EXPECT_EQ(k, i);
+	}
+	EXPECT_EQ(sink_from_name("tape", &k), -EINVAL);
+}
+
+TEST_MAIN()
