@@ -40,7 +40,7 @@ static __always_inline void lost(struct books *b)
 	count(COUNTER_LOST);
 }
 
-static __always_inline struct event *event_reserve(struct books *b, __u32 pid, __u32 type)
+static __always_inline struct event *event_reserve(struct books *b, __u32 pid, __u32 type, __u64 now_ns)
 {
 	struct event *ev = bpf_ringbuf_reserve(&ring, sizeof(*ev), 0);
 
@@ -53,7 +53,7 @@ static __always_inline struct event *event_reserve(struct books *b, __u32 pid, _
 	ev->pid = pid;
 	ev->tid = (__u32)bpf_get_current_pid_tgid();
 	ev->start_ns = b->start_ns;
-	ev->time_ns = bpf_ktime_get_ns();
+	ev->time_ns = now_ns;
 	ev->device = EVENT_NO_DEVICE;
 	ev->stack_reason = STACK_NONE;
 	return ev;
@@ -67,7 +67,7 @@ static __always_inline void event_submit(struct event *ev, bool urgent)
 
 static __always_inline void say(struct books *b, __u32 pid, __u32 type, bool urgent)
 {
-	struct event *ev = event_reserve(b, pid, type);
+	struct event *ev = event_reserve(b, pid, type, bpf_ktime_get_ns());
 
 	if (!ev)
 		return;
@@ -143,7 +143,7 @@ static __always_inline void book_free(struct books *b, __u32 pid, __u64 addr, co
 		before = after = b->device_bytes;
 	}
 
-	ev = event_reserve(b, pid, EVENT_FREE);
+	ev = event_reserve(b, pid, EVENT_FREE, bpf_ktime_get_ns());
 	if (!ev)
 		return;
 	ev->class = v->class;
@@ -163,7 +163,7 @@ static __always_inline void book_unknown_free(struct books *b, __u32 pid, __u64 
 	struct event *ev;
 
 	add(&b->unknown_free_count, 1);
-	ev = event_reserve(b, pid, EVENT_FREE);
+	ev = event_reserve(b, pid, EVENT_FREE, bpf_ktime_get_ns());
 	if (!ev)
 		return;
 	ev->class = class;
@@ -219,7 +219,7 @@ static __always_inline void book_alloc(struct books *b, __u32 pid, const struct 
 		}
 	}
 
-	ev = event_reserve(b, pid, EVENT_ALLOC);
+	ev = event_reserve(b, pid, EVENT_ALLOC, v->birth_ns);
 	if (!ev)
 		return;
 	urgent = crossed(b, before, after) || (is_device_class(v->class) && v->bytes >= b->bound_single);
@@ -230,7 +230,6 @@ static __always_inline void book_alloc(struct books *b, __u32 pid, const struct 
 	ev->bytes = v->bytes;
 	ev->stack = v->stack;
 	ev->stack_reason = stack_reason;
-	ev->time_ns = v->birth_ns;
 	ev->birth_ns = v->birth_ns;
 	ev->live_bytes = after;
 	ev->device = v->device;
@@ -243,7 +242,7 @@ static __always_inline void book_fail(struct books *b, __u32 pid, __u64 bytes, _
 	struct event *ev;
 
 	add(&b->fail_count, 1);
-	ev = event_reserve(b, pid, EVENT_FAIL);
+	ev = event_reserve(b, pid, EVENT_FAIL, bpf_ktime_get_ns());
 	if (!ev)
 		return;
 	ev->class = class;

@@ -12,7 +12,7 @@
 
 #define EVENT_LAYOUT 1
 
-/* Frames a frame-pointer walk may return; the kernel's own perf_event_max_stack default is 127. */
+/* Frames of a walk, the probed function and its caller included; as many as the kernel's own walk takes by default. */
 #define EVENT_STACK_MAX 127
 
 /* Kinds of memory, kept apart in every total. */

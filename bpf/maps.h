@@ -135,9 +135,9 @@ struct thread_state {
 	__s32 device;
 	__u32 gen; /* of the process the above belongs to */
 	__u64 ctx_below[CTX_DEPTH];
-	__u64 fault_word;
 	struct event_stack out;
-	__u64 slack[2]; /* the walk may start one word late */
+	__u64 slack; /* out.ip is indexed by seven bits */
+	__u64 chunk[256]; /* the top of the user stack */
 };
 
 struct {

@@ -238,6 +238,5 @@ int conf_unknown(struct errors *errors, const config_setting_t *s, const char *w
 		strbuf_addf(&sb, "%s%s", i > 0 ? ", " : "", names[i]);
 	if (sb.error)
 		return sb.error;
-	return conf_error(errors, s, "unknown %s \"%s\": there %s %s", what, word, names[0] && names[1] ? "are" : "is",
-			  sb.len > 0 ? sb.buf : "none");
+	return conf_error(errors, s, "unknown %s \"%s\": known are %s", what, word, sb.len > 0 ? sb.buf : "none");
 }

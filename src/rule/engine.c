@@ -49,6 +49,14 @@ void engine_free(struct engine *e)
 	free(e);
 }
 
+static void take_from_devices(struct process *p)
+{
+	for (size_t i = 0; i < p->devices_len; i++) {
+		for (size_t c = 0; p->devices[i].device && c < CLASS_MAX; c++)
+			(void)sat_sub(&p->devices[i].device->live[c], p->devices[i].live[c]);
+	}
+}
+
 /* Its device references go, and devices that only it has named. */
 static void release_devices(struct engine *e, struct process *p, const struct occasion *o)
 {
@@ -57,8 +65,6 @@ static void release_devices(struct engine *e, struct process *p, const struct oc
 
 		if (!dev)
 			continue;
-		for (size_t c = 0; c < CLASS_MAX; c++)
-			(void)sat_sub(&dev->live[c], p->devices[i].live[c]);
 		dev->refs--;
 		engine_put_device(e, dev, o);
 	}
@@ -79,6 +85,7 @@ void engine_end_process(struct engine *e, struct process *p, const struct occasi
 	if (p->is_rebuilding)
 		e->rebuilding--;
 	p->is_rebuilding = false;
+	take_from_devices(p);
 	fit_leave(e, p, o);
 	release_devices(e, p, o);
 	e->overflow_sites += p->sites_overflow;

@@ -201,12 +201,12 @@ static int override_draft(struct rule_loader *l, const struct draft *d, struct d
 
 static int add_draft(struct rule_loader *l, const struct draft *d)
 {
-	struct draft *old = find_draft(l, d->name);
+	struct draft *old = find_draft(l, d->name), nameless = *d;
 	_cleanup_free_ char *where = NULL;
+	int r;
 
 	if (d->slot[KEY_OVERRIDE] && d->name != unnamed) {
 		const char *text;
-		int r;
 
 		r = conf_string(l->errors, d->slot[KEY_OVERRIDE], &text);
 		return r < 0 ? r : override_draft(l, d, old, text);
@@ -216,6 +216,11 @@ static int add_draft(struct rule_loader *l, const struct draft *d)
 	where = conf_where(old->group);
 	if (!where)
 		return -ENOMEM;
+	/* For its other errors. */
+	nameless.name = unnamed;
+	r = append_draft(l, &nameless);
+	if (r < 0)
+		return r;
 	return conf_error(l->errors, d->group, "rule \"%s\" is defined twice, first at %s: rename one, or write override = "
 			  "\"replace\" | \"merge\" | \"off\"", d->name, where);
 }

@@ -449,10 +449,11 @@ int rule_build(struct rule_loader *l, const struct draft *d, struct rule **ret)
 		r = q < 0 ? q : r;
 	}
 	q = check_required(&b, d);
-	if (q == 0 && r == 0)
-		q = rule_settle_limits(&b, d);
-	if (q < 0)
+	if (q == -ENOMEM)
 		return q;
+	r = q < 0 ? q : r;
+	q = rule_settle_limits(&b, d);
+	r = q < 0 ? q : r;
 	if (r < 0)
 		return r;
 	*ret = b.is_enabled ? TAKE_PTR(rule) : NULL;

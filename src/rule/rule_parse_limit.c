@@ -147,6 +147,9 @@ int rule_settle_limits(struct rule_builder *b, const struct draft *d)
 		*resolve = rule_default_resolve(fire);
 		return 0;
 	}
+	/* A bad one has been told already. */
+	if (fire->unit == LIMIT_NONE || resolve->unit == LIMIT_NONE)
+		return 0;
 	if (resolve->unit != fire->unit)
 		return conf_error(b->errors, s,
 				  "resolve_below is not of the same unit as fire_above: write both as sizes, both as "

@@ -257,13 +257,34 @@ static int ruleset_build(struct rule_loader *l, struct ruleset **ret)
 	return 0;
 }
 
+static int error_order(const struct error *a, const struct error *b)
+{
+	int c = strcmp(a->file ? a->file : "", b->file ? b->file : "");
+
+	return c ? c : a->line - b->line;
+}
+
+/* As they lie in the files, and not as we came upon them. At most ERRORS_MAX. */
+static void sort_errors(struct errors *errors, size_t first)
+{
+	for (size_t i = first + 1; i < errors->len; i++) {
+		struct error e = errors->list[i];
+		size_t k = i;
+
+		for (; k > first && error_order(&errors->list[k - 1], &e) > 0; k--)
+			errors->list[k] = errors->list[k - 1];
+		errors->list[k] = e;
+	}
+}
+
 /* file_error: what reading the files gave. Builds in any case, for the sake of further errors. */
-static int ruleset_finish(struct rule_loader *l, int file_error, struct ruleset **ret)
+static int ruleset_finish(struct rule_loader *l, size_t first_error, int file_error, struct ruleset **ret)
 {
 	_cleanup_(ruleset_freep) struct ruleset *rs = NULL;
 	int r;
 
 	r = ruleset_build(l, &rs);
+	sort_errors(l->errors, first_error);
 	if (r == 0)
 		r = file_error;
 	if (r < 0)
@@ -278,6 +299,7 @@ int ruleset_load(const char *root, char *const *paths, size_t n_paths, struct er
 {
 	_cleanup_(rule_loader_done) struct rule_loader l = RULE_LOADER_INIT(errors);
 	_cleanup_(rule_paths_done) struct rule_paths all = { 0 };
+	size_t first_error = errors->len;
 	int r;
 
 	if (paths && n_paths > 0)
@@ -296,12 +318,13 @@ int ruleset_load(const char *root, char *const *paths, size_t n_paths, struct er
 	}
 	if (r == -ENOMEM)
 		return r;
-	return ruleset_finish(&l, r, ret);
+	return ruleset_finish(&l, first_error, r, ret);
 }
 
 int ruleset_parse(const char *name, const char *text, struct errors *errors, struct ruleset **ret)
 {
 	_cleanup_(rule_loader_done) struct rule_loader l = RULE_LOADER_INIT(errors);
+	size_t first_error = errors->len;
 	struct conf *c;
 	int r;
 
@@ -311,5 +334,5 @@ int ruleset_parse(const char *name, const char *text, struct errors *errors, str
 	r = rule_loader_add(&l, c);
 	if (r == -ENOMEM)
 		return r;
-	return ruleset_finish(&l, r, ret);
+	return ruleset_finish(&l, first_error, r, ret);
 }

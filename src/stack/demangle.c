@@ -7,12 +7,11 @@
 
 #include "base/cleanup.h"
 #include "stack/demangle.h"
+#include "stack/demangle_rust.h"
 
 /*
  * A name of a few hundred bytes can stand for more output than there are atoms: each part may repeat the two before it.
- * The libraries cannot be told to stop, so the callback jumps out of them. libiberty's C++ demangler keeps all it has on
- * the stack. Its Rust one holds heap memory only while it prints a decoded identifier, never while it prints
- * punctuation, so that is where to jump.
+ * The library cannot be told to stop, so the callback jumps out of it, which it allows by keeping all it has on the stack.
  */
 struct sink {
 	struct strbuf *out;
@@ -21,7 +20,7 @@ struct sink {
 	jmp_buf stop;
 };
 
-#define NAME_PARSE_MAX 4096 /* longer ones stay as they are: the parser's stack grows with the name, to about 2 MiB here */
+#define NAME_PARSE_MAX 4096 /* longer ones stay as they are: the parser's stack grows with the name */
 
 static void sink_add(struct sink *s, const char *text, size_t len)
 {
@@ -41,19 +40,18 @@ static void cpp_piece(const char *text, size_t len, void *arg)
 		longjmp(s->stop, 1);
 }
 
+/* Pieces of old Rust names: as long as the name at most, no need to jump. */
 static void rust_piece(const char *text, size_t len, void *arg)
 {
-	struct sink *s = arg;
-
-	sink_add(s, text, len);
-	if ((s->is_cut || s->out->error) && len && strspn(text, "<>(){}[]:;,&*+-= ") >= len)
-		longjmp(s->stop, 1);
+	sink_add(arg, text, len);
 }
 
 static bool demangle_parts(struct sink *s, const char *name)
 {
 	if (setjmp(s->stop))
 		return true;
+	if (name[1] == 'R')
+		return demangle_rust(s->out, name, s->max, &s->is_cut);
 	if (rust_demangle_callback(name, DMGL_NO_OPTS, rust_piece, s))
 		return true;
 	strbuf_truncate(s->out, s->start);

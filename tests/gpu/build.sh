@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # To be sourced at the root of the repository: builds the C and CUDA programs of tests/gpu into $BUILT. What cannot be built
 # is said, and fails when it is to be run.
-export OUT=${OUT:-/tmp/gpuxray-gpu}
+export OUT=${OUT:-/tmp/gpuxray-gpu} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 BUILT=${BUILT:-/tmp/gpuxray-gpu-built}
 CUDA=${CUDA_HOME:-/usr/local/cuda}
 PATH=$PATH:$CUDA/bin
@@ -23,9 +23,8 @@ build() { # NAME COMMAND...
 for runtime in static shared; do
 	build cuda_$runtime nvcc -O1 -g -Xcompiler -fno-omit-frame-pointer -cudart $runtime -Xlinker "-rpath=$CUDA/lib64" \
 		-o "$BUILT/cuda_$runtime" tests/gpu/plain.cu
-	build cost_$runtime nvcc -O2 -g -Xcompiler -fno-omit-frame-pointer -cudart $runtime -Xlinker "-rpath=$CUDA/lib64" \
-		-o "$BUILT/cost_$runtime" tests/gpu/cost.cu
 done
+build cost nvcc -O2 -g -Xcompiler -fno-omit-frame-pointer -cudart static -o "$BUILT/cost" tests/gpu/cost.cu
 for name in plain_driver driver_facts; do
 	build $name gcc -std=gnu11 -O1 -g -fno-omit-frame-pointer -I"$CUDA/include" "tests/gpu/$name.c" \
 		-L"$CUDA/lib64/stubs" -lcuda -ldl -o "$BUILT/$name"

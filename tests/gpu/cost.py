@@ -83,9 +83,8 @@ def add(table, key, figure):
 
 
 def one_round(built, loops, table):
-    for name in ("cost_static",):
-        for (call, size), ns in run_cost([f"{built}/{name}"]).items():
-            add(table, (call, size), ns)
+    for (call, size), ns in run_cost([f"{built}/cost"]).items():
+        add(table, (call, size), ns)
     for name, loop in loops.items():
         add(table, (name, 0), loop.measure())
 

@@ -4,6 +4,5 @@
 # built.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-export PYTHONUNBUFFERED=1
 . tests/gpu/build.sh
 exec python3 tests/gpu/cost.py "$BUILT"

@@ -4,7 +4,6 @@
 # ./gpuxray built. Results also in $OUT (default /tmp/gpuxray-gpu). Exit status 1 on any difference.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-export OUT=${OUT:-/tmp/gpuxray-gpu} PYTHONUNBUFFERED=1
 . tests/gpu/build.sh
 
 echo "== what the driver does to memory when a context ends"

@@ -23,6 +23,17 @@ TEST(names)
 	expect("_ZN3foo3barIiEEvT_.constprop.0", 100, "foo::bar<int>");
 	expect("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", 100, "core::fmt::Formatter::pad");
 	expect("_RNvMs_NtCs1234_7mycrate3fooNtB4_3Foo3bar", 100, "<mycrate::foo::Foo>::bar");
+	expect("_RINvCs2OpA4fNwd7R_1r3genFG_RL0_eERL0_eEB2_", 100, "r::gen::<fn(&str) -> &str>");
+	expect("_RINvCs2OpA4fNwd7R_1r4flagKb1_Kcdf_Kan5_EB2_", 100, "r::flag::<true, 0xdf, -5>");
+	expect("_RINvNtCs2OpA4fNwd7R_1ru9gre_6ka8iu9wrter_juaTlReEEB4_", 100,
+	       "r::punycode{gre_6ka8i}::punycode{wrter_jua}::<(i32, &str)>");
+	expect("_RINvNtCsgEmfK2I1SDS_4core3mem11size_of_valRDINtNtNtB4_3ops8function2FnThEEp6OutputuEL_ECs2OpA4fNwd7R_1r", 200,
+	       "core::mem::size_of_val::<&dyn core::ops::function::Fn<(u8,), Output = ()>>");
+	expect("_RINvC1a3genAlj2_SdPxOFUKCyEzQDNtC1b1TEL_E", 100,
+	       "a::gen::<[i32; 2], [f64], *const i64, *mut unsafe extern \"C\" fn(u64) -> !, &mut dyn b::T>");
+	expect("_RNCNvC1a4mains_0.llvm.123", 100, "a::main::{closure#1}");
+	expect("_RNSNvC1a4main4vtbl", 100, "a::main::{shim:vtbl#0}");
+	expect("_RNvXCa", 100, "_RNvXCa");
 	expect("malloc@@GLIBC_2.2.5", 100, "malloc");
 	expect("memcpy@GLIBC_2.2.5", 100, "memcpy");
 	expect("@odd", 100, "@odd");
@@ -104,6 +115,10 @@ TEST(names_that_explode)
 		EXPECT_EQ(out.len, 515);
 		EXPECT(strncmp(strbuf_str(&out), "<((((((((", 9) == 0);
 	}
+
+	/* A binder over 2^60 lifetimes. */
+	expect("_RMXC0FtFFGFFFFFFFFFFFB3_", 512, "_RMXC0FtFFGFFFFFFFFFFFB3_");
+	expect("_RINvC1a1bFGFFFFFFFFFFFEuE", 512, "_RINvC1a1bFGFFFFFFFFFFFEuE");
 
 	strbuf_reset(&name);
 	strbuf_adds(&name, "_Z1fI");
