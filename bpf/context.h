@@ -69,14 +69,17 @@ struct sweep {
 	__s32 device; /* EVENT_NO_DEVICE: only by ctx */
 };
 
-/* Memory made by cuMemCreate belongs to no context and outlives a reset. */
+/*
+ * Memory made by cuMemCreate belongs to no context, stream-ordered memory to its pool: both outlive the context and its
+ * reset. Device, managed, pinned and registered memory goes. Seen on driver 580 (tests/gpu/driver_facts.c).
+ */
 static long sweep_one(void *map, struct live_key *key, struct live_value *v, struct sweep *s)
 {
 	struct live_key k = *key;
 	struct live_value was = *v;
 	struct books *b;
 
-	if (k.gen != s->gen || k.kind != ADDR_POINTER)
+	if (k.gen != s->gen || k.kind != ADDR_POINTER || was.class == CLASS_ASYNC)
 		return 0;
 	if (was.ctx ? was.ctx != s->ctx : (s->device == EVENT_NO_DEVICE || was.device != s->device))
 		return 0;
@@ -198,6 +201,18 @@ static __always_inline void context_return(struct books *b, __u32 pid, struct th
 	}
 	case CALL_POOL_CREATE:
 		object_learn(b, read_out(ts), 1, ts->asked_device, 0);
+		break;
+	case CALL_POOL_GET:
+		object_learn(b, read_out(ts), 1, (__s32)ts->arg[1], 0);
+		break;
+	case CALL_CTX_SET:
+		context_set(b, ts, ts->arg[0]);
+		break;
+	case CALL_CTX_PUSH:
+		context_push(b, ts, ts->arg[0]);
+		break;
+	case CALL_CTX_POP:
+		context_pop(b, ts);
 		break;
 	}
 }

@@ -146,7 +146,7 @@ enum call_op {
 	CALL_CTX_CREATE,     /* *arg0 = ctx on device argN */
 	CALL_CTX_SET,	     /* arg0 becomes current */
 	CALL_CTX_PUSH,	     /* arg0 pushed */
-	CALL_CTX_POP,	     /* the new current one is not known until the next set or query */
+	CALL_CTX_POP,	     /* back to the one below */
 	CALL_CTX_DESTROY,    /* arg0 */
 	CALL_CTX_GET,	     /* *arg0 = current ctx */
 	CALL_CTX_DEVICE,     /* *arg0 = device of the current ctx */
@@ -157,6 +157,7 @@ enum call_op {
 	CALL_UNMAP,	     /* arg0 ptr, arg1 size */
 	CALL_HANDLE_RETAIN,  /* *arg0 = handle: one more reference */
 	CALL_POOL_CREATE,    /* *arg0 = pool, device in the properties at arg1 */
+	CALL_POOL_GET,	     /* *arg0 = pool of device arg1 */
 };
 
 enum call_size {

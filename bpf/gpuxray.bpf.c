@@ -158,15 +158,6 @@ static __always_inline int call_entry(struct pt_regs *ctx)
 	ts->has_taken = 0;
 
 	switch (d->op) {
-	case CALL_CTX_SET:
-		context_set(b, ts, ts->arg[0]);
-		return 0;
-	case CALL_CTX_PUSH:
-		context_push(b, ts, ts->arg[0]);
-		return 0;
-	case CALL_CTX_POP:
-		context_pop(b, ts);
-		return 0;
 	case CALL_UNMAP:
 		unmap_range(b, pid, ts->arg[0], ts->arg[1], row);
 		return 0;

@@ -22,13 +22,13 @@ struct {
 /* A thread's own: what it remembers of its thread state, and room to walk in. Frees itself with the thread. */
 struct python_thread {
 	__u64 state; /* its thread state as last found, 0 = none */
-	/* How the thread states looked when it was searched for last: none was added since if both are the same. */
+	/* How the thread states looked when none was found: none was added since if both are the same. */
 	__u64 seen_interp;
 	__u64 seen_count;
 	__u64 seen_until_ns;
 	__u32 serial;
 	__u32 is_clean; /* the search came to the end of every list */
-	/* the search */
+	/* the search; interp stays that of state */
 	__u64 next_interp, interp, at;
 	/* the walk */
 	__u64 frame, cframe;
@@ -132,13 +132,29 @@ static __always_inline void python_search(struct python_ctx *c)
 	t->seen_count = python_word(first, c->p->interp_thread_count, &fault);
 	bpf_loop(PYTHON_SEARCH_STEPS, python_search_step, c, 0);
 	/* One counter speaks for one interpreter; with several, "none" is not remembered. */
-	if ((t->state || t->is_clean) && python_word(first, c->p->interp_next, &fault) == 0 && !fault)
+	if (!t->state && t->is_clean && python_word(first, c->p->interp_next, &fault) == 0 && !fault) {
 		t->seen_interp = first;
-	t->seen_until_ns = bpf_ktime_get_ns() + PYTHON_NONE_NS;
+		t->seen_until_ns = bpf_ktime_get_ns() + PYTHON_NONE_NS;
+	}
 }
 
-/* True when the result of the last search, if it had nothing to show, would be the same now. */
-static __always_inline bool python_same_threads(struct python_ctx *c)
+/* The remembered state is this thread's and still in its interpreter's list; memory that was freed keeps its words. */
+static __always_inline bool python_state_holds(struct python_ctx *c)
+{
+	const struct python_process *p = c->p;
+	struct python_thread *t = c->t;
+	bool fault = false;
+	__u64 prev, link;
+
+	if (python_word(t->state, p->thread_id, &fault) != c->id)
+		return false;
+	prev = python_word(t->state, p->thread_prev, &fault);
+	link = prev ? python_word(prev, p->thread_next, &fault) : python_word(t->interp, p->interp_threads, &fault);
+	return link == t->state && !fault;
+}
+
+/* A search that found nothing would find nothing now. */
+static __always_inline bool python_none_holds(struct python_ctx *c)
 {
 	struct python_thread *t = c->t;
 	bool fault = false, same;
@@ -261,7 +277,6 @@ static __always_inline struct python_stack *python_walk(struct pt_regs *ctx, __u
 {
 	struct python_ctx c = { .sp = PT_REGS_SP(ctx) };
 	struct python_thread *t;
-	bool is_new = false, fault = false;
 
 	c.p = bpf_map_lookup_elem(&python_processes, &pid);
 	if (!c.p || c.p->start_ns != start_ns)
@@ -277,25 +292,15 @@ static __always_inline struct python_stack *python_walk(struct pt_regs *ctx, __u
 	t->cframe = 0;
 	t->frame = 0;
 
-	/* The state found last is still this thread's if it says so. */
-	if (t->serial != c.p->serial || (t->state && (python_word(t->state, c.p->thread_id, &fault) != c.id || fault))) {
+	if (t->serial != c.p->serial || !(t->state ? python_state_holds(&c) : python_none_holds(&c))) {
 		t->serial = c.p->serial;
 		python_search(&c);
-		is_new = true;
-	}
-	if (t->state)
-		t->frame = python_first_frame(&c);
-	/* Nothing there: the thread may have been given another state since (the old one's memory keeps its words). */
-	if (!t->frame && !is_new && !python_same_threads(&c)) {
-		t->out.flags = 0;
-		python_search(&c);
-		if (t->state)
-			t->frame = python_first_frame(&c);
 	}
 	if (!t->state) {
 		t->out.flags |= PYTHON_F_NO_THREAD;
 		return &t->out;
 	}
+	t->frame = python_first_frame(&c);
 	bpf_loop(PYTHON_WALK_STEPS, python_frame_step, &c, 0);
 	if (t->frame)
 		t->out.flags |= PYTHON_F_TRUNCATED;

@@ -55,6 +55,7 @@ struct python_process {
 	__u16 interp_next;
 	__u16 interp_threads;
 	__u16 interp_thread_count; /* a counter that grows with every new thread state */
+	__u16 thread_prev;
 	__u16 thread_next;
 	__u16 thread_interp;
 	__u16 thread_id;
@@ -68,7 +69,6 @@ struct python_process {
 	__u16 frame_owner;
 	__u16 frame_entry;
 	__u16 code_check;
-	__u16 pad;
 };
 
 #define PYTHON_FRAME_BYTES_MAX 120

@@ -23,17 +23,16 @@ struct check {
 
 static void usage(FILE *f)
 {
-	fprintf(f,
-		"Usage: gpuxray check [OPTION]... [PATH]...\n"
-		"Validates rule files, or directories of them, and the configuration. Without PATH: what the daemon would read,\n"
-		"which is the configuration and the rules it names or else those of\n"
-		"/etc/gpuxray/rules.d, /run/gpuxray/rules.d and /usr/lib/gpuxray/rules.d.\n"
-		"A PATH whose name is " SETTINGS_NAME " is taken for a configuration.\n\n"
-		"      --config FILE  configuration (default /etc/gpuxray/" SETTINGS_NAME ", which may be absent)\n"
-		"  -p, --print        print the merged rules and where each came from\n"
-		"  -h, --help\n"
-		"      --version\n\n"
-		"Exit status: 0 good (perhaps with warnings), 1 errors, one `file:line: error: text` line each.\n");
+	fprintf(f, "Usage: gpuxray check [OPTION]... [PATH]...\n"
+		   "Validates rule files, or directories of them, and the configuration. Without PATH: what the\n"
+		   "daemon would read, which is the configuration, and the rules it names or else those of\n"
+		   "/etc/gpuxray/rules.d, /run/gpuxray/rules.d and /usr/lib/gpuxray/rules.d.\n"
+		   "A PATH whose name is " SETTINGS_NAME " is taken for a configuration.\n\n"
+		   "      --config FILE  configuration (default /etc/gpuxray/" SETTINGS_NAME ", which may be absent)\n"
+		   "  -p, --print        print the merged rules and where each came from\n"
+		   "  -h, --help\n"
+		   "      --version\n\n"
+		   "Exit status: 0 good (perhaps with warnings), 1 errors, one `file:line: error: text` line each.\n");
 }
 
 /* 1 = done already; -EINVAL after saying why. */
@@ -109,8 +108,8 @@ static int check_rules(struct check *c)
 		return r;
 	if (c->prints)
 		ruleset_print(rs, stdout);
-	printf("%s%zu rule%s in %zu file%s: good\n", c->prints ? "# " : "", rs->len, rs->len == 1 ? "" : "s", rs->file_count,
-	       rs->file_count == 1 ? "" : "s");
+	printf("%s%zu rule%s in %zu file%s: good\n", c->prints ? "# " : "", rs->len, rs->len == 1 ? "" : "s",
+	       rs->file_count, rs->file_count == 1 ? "" : "s");
 	return 0;
 }
 

@@ -142,10 +142,7 @@ int process_free(struct process *p, const struct event *ev, struct change *ret)
 	if (IS_DEVICE_CLASS(ev->class))
 		p->live_bytes = sat_sum(p->live, CLASS_DEVICE_MASK);
 
-	ret->site = process_site_of_free(p, ev->stack, ev->class == CLASS_IMPORTED ? 0 : ev->bytes);
-	(void)sat_sub(&ret->site->blocks, 1);
-	if (ev->class != CLASS_IMPORTED)
-		ret->site_bytes = sat_sub(&ret->site->bytes, ev->bytes);
+	process_free_site(p, ev, ret);
 	return 0;
 }
 

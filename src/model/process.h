@@ -87,6 +87,7 @@ struct change {
 	uint64_t device_bytes; /* of that slot */
 	struct site *site;
 	uint64_t site_bytes;
+	uint64_t other_bytes; /* free: of the block, what was not on its own site but on "other" */
 };
 
 struct processes {
@@ -120,8 +121,8 @@ int process_add_stack(struct process *p, struct stack *s, const struct limits *l
 
 /* For process.c: the site for a new block, never NULL (at worst "other"); *r is set on -ENOMEM. */
 struct site *process_site(struct process *p, uint64_t key, const struct limits *limits, uint64_t birth_ns, int *r);
-/* The site a freed block was booked on. */
-struct site *process_site_of_free(struct process *p, uint64_t key, uint64_t bytes);
+/* ... and the site a block is freed from. */
+void process_free_site(struct process *p, const struct event *ev, struct change *c);
 
 /* The site that holds most bytes, NULL when none holds any. */
 struct site *process_top_site(const struct process *p);

@@ -65,16 +65,19 @@ struct site *process_site(struct process *p, uint64_t key, const struct limits *
 	return &p->other;
 }
 
-struct site *process_site_of_free(struct process *p, uint64_t key, uint64_t bytes)
+/* A block may have been booked on "other" before its own site found room. Which one it was is not kept, so what the
+ * site lacks is taken there: the sum over the sites stays that of the blocks. */
+void process_free_site(struct process *p, const struct event *ev, struct change *c)
 {
-	struct site *s = map64_get(&p->sites, key);
+	struct site *s = map64_get(&p->sites, ev->stack);
+	uint64_t bytes = ev->class == CLASS_IMPORTED ? 0 : ev->bytes;
 
-	if (!s)
-		return &p->other;
-	/* A block booked on "other" before its own site found room. */
-	if ((s->blocks == 0 || s->bytes < bytes) && p->other.blocks > 0)
-		return &p->other;
-	return s;
+	c->site = s ? s : &p->other;
+	if (sat_sub(&c->site->blocks, 1) < 1)
+		(void)sat_sub(&p->other.blocks, 1);
+	c->site_bytes = sat_sub(&c->site->bytes, bytes);
+	if (s)
+		c->other_bytes = sat_sub(&p->other.bytes, bytes - c->site_bytes);
 }
 
 struct site *process_next_site(const struct process *p, size_t *iter)

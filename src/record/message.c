@@ -188,21 +188,36 @@ static const char *again(const struct line *l)
 	return l->r->state == STATE_REPEAT ? " still " : " ";
 }
 
+/* Of a crowd that has nothing left on the GPU one cannot say that it has ended. */
+static bool has_ended(const struct line *l)
+{
+	return l->r->process_ended && (l->r->scope == SCOPE_PROCESS || l->r->scope == SCOPE_STACK);
+}
+
+/* ", was over 40 GiB on GPU 0 for 12m" */
+static void add_was_over(struct line *l, bool with_place)
+{
+	add_optional_quantity(l, ", was over ", l->r->limit);
+	if (with_place && l->r->limit != ABSENT_U64)
+		add_where(l);
+	add_optional_duration(l, " for ", l->r->duration_ns);
+}
+
 static void say_live(struct line *l)
 {
 	const struct report *r = l->r;
 
 	add_who(l);
 	if (is_resolved(l)) {
-		if (r->process_ended) {
-			add(l, " ended");
-			add_where(l);
+		bool ended = has_ended(l) || r->value == ABSENT_U64;
+
+		if (ended) {
+			add(l, has_ended(l) ? " has ended" : " is below its limit again");
 		} else {
 			add_optional_quantity(l, " is back to ", r->value);
 			add_where(l);
 		}
-		add_optional_quantity(l, ", was over ", r->limit);
-		add_optional_duration(l, " for ", r->duration_ns);
+		add_was_over(l, ended);
 		add_optional_bytes(l, ", peak ", r->peak_bytes);
 		return;
 	}
@@ -240,13 +255,18 @@ static void say_rate(struct line *l)
 
 	add_who(l);
 	if (is_resolved(l)) {
-		if (r->process_ended)
-			add(l, " ended");
-		else
-			add_optional_quantity(l, is_calls ? " is back to allocations of " : " is back to ", r->value);
-		add_where(l);
-		add_optional_quantity(l, ", was over ", r->limit);
-		add_optional_duration(l, " for ", r->duration_ns);
+		bool ended = has_ended(l) || r->value == ABSENT_U64;
+
+		if (ended) {
+			add(l, has_ended(l) ? " has ended" : " is below its limit again");
+		} else {
+			add(l, " is back to allocating ");
+			if (is_calls)
+				add(l, "at a rate of ");
+			add_quantity(l, r->value);
+			add_where(l);
+		}
+		add_was_over(l, ended);
 		return;
 	}
 	add(l, again(l));
@@ -264,7 +284,7 @@ static void say_failure(struct line *l)
 
 	add_who(l);
 	if (is_resolved(l)) {
-		add(l, r->process_ended ? " ended after failed allocations" : " has no more failed allocations");
+		add(l, has_ended(l) ? " has ended after failed allocations" : " has no more failed allocations");
 		add_where(l);
 		add_optional_duration(l, " for ", r->duration_ns);
 		return;
@@ -289,9 +309,9 @@ static void say_leak(struct line *l)
 
 	add_who(l);
 	if (is_resolved(l)) {
-		add(l, r->process_ended ? " ended" : " no longer leaks");
+		add(l, has_ended(l) ? " has ended" : " no longer leaks");
+		add_optional_bytes(l, has_ended(l) ? ", had leaked " : ", leaked ", r->leaked_bytes);
 		add_where(l);
-		add_optional_bytes(l, r->process_ended ? ", had leaked " : ", leaked ", r->leaked_bytes);
 		add_optional_duration(l, " in ", r->duration_ns);
 		return;
 	}
@@ -333,21 +353,34 @@ static void say_exit(struct line *l)
 /* One for all that were too many to get a record each. */
 static void say_others(struct line *l)
 {
-	static const char *const plural[SCOPE_MAX] = {
-		[SCOPE_PROCESS] = "process(es)", [SCOPE_DEVICE] = "device(s)", [SCOPE_CGROUP] = "cgroup(s)",
-		[SCOPE_UNIT] = "unit(s)",	 [SCOPE_USER] = "user(s)",     [SCOPE_CONTAINER] = "container(s)",
-		[SCOPE_STACK] = "call site(s)",
+	static const char *const one[SCOPE_MAX] = {
+		[SCOPE_PROCESS] = "process", [SCOPE_DEVICE] = "device",	      [SCOPE_CGROUP] = "cgroup",
+		[SCOPE_UNIT] = "unit",	     [SCOPE_USER] = "user",	      [SCOPE_CONTAINER] = "container",
+		[SCOPE_STACK] = "call site",
 	};
-	static const char *const firing[] = {
-		[REPORT_LIVE_BYTES] = "hold memory",	     [REPORT_SINGLE_ALLOC] = "allocated much at once",
-		[REPORT_ALLOC_RATE] = "allocate fast",	     [REPORT_ALLOC_FAILURE] = "could not allocate",
-		[REPORT_LEAK] = "are leaking",		     [REPORT_EXIT] = "ended with memory never freed",
+	static const char *const many[SCOPE_MAX] = {
+		[SCOPE_PROCESS] = "processes", [SCOPE_DEVICE] = "devices",	  [SCOPE_CGROUP] = "cgroups",
+		[SCOPE_UNIT] = "units",	       [SCOPE_USER] = "users",		  [SCOPE_CONTAINER] = "containers",
+		[SCOPE_STACK] = "call sites",
 	};
+	static const char *const what[] = {
+		[REPORT_LIVE_BYTES] = "over the limit",	  [REPORT_SINGLE_ALLOC] = "with a large allocation",
+		[REPORT_ALLOC_RATE] = "over the limit",	  [REPORT_ALLOC_FAILURE] = "with failed allocations",
+		[REPORT_LEAK] = "leaking",		  [REPORT_EXIT] = "ended with memory never freed",
+	};
+	const struct report *r = l->r;
 
-	strbuf_addf(l->sb, "%" PRIu64 " more %s %s", l->r->others, plural[l->r->scope],
-		    is_resolved(l) ? "have resolved" : firing[l->r->event]);
-	if (!is_resolved(l))
-		add_optional_quantity(l, ", over ", l->r->limit);
+	strbuf_addf(l->sb, "%" PRIu64 " more %s %s", r->others, (r->others == 1 ? one : many)[r->scope], what[r->event]);
+	add_optional_quantity(l, " of ", r->limit);
+}
+
+static const char *why_inexact(const struct report *r)
+{
+	if (r->lost_events != ABSENT_U64 && r->lost_events > 0)
+		return "events were lost, not exact";
+	if (r->driver_bytes != ABSENT_U64 && r->live_bytes != ABSENT_U64 && r->driver_bytes < r->live_bytes)
+		return "more than the driver says, not exact";
+	return "not exact";
 }
 
 static void say(struct line *l)
@@ -368,8 +401,10 @@ static void say(struct line *l)
 			add(l, "rule ");
 			add_name(l, l->r->rule);
 		}
+		if (l->r->rule && !l->r->exact)
+			add(l, "; ");
 		if (!l->r->exact)
-			add(l, l->r->rule ? "; events were lost, not exact" : "events were lost, not exact");
+			add(l, why_inexact(l->r));
 		add(l, ")");
 	}
 }
@@ -377,7 +412,7 @@ static void say(struct line *l)
 /* The daemon's own words need nothing beside them. */
 static const char *daemon_text(const struct field_input *in)
 {
-	if (in->r->text)
+	if (in->r->text && *in->r->text)
 		return in->r->text;
 	switch (in->event) {
 	case REPORT_START:
@@ -402,7 +437,7 @@ static void first_line(const struct field_input *in, struct strbuf *sb)
 		foreign_word(sb, in->redact, daemon_text(in), MESSAGE_LINE_MAX);
 		return;
 	}
-	if (in->r->message && in->r->others == 0) {
+	if (in->r->message && *in->r->message && in->r->others == 0) {
 		if (in->r->state == STATE_RESOLVED)
 			strbuf_adds(sb, "resolved: ");
 		foreign_text(sb, in->redact, in->r->message, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bounds: between which values no verdict can change. One pair here, which spares looking at every event; and one in the
- * kernel, which spares waking up for it.
+ * Bounds: between which values no verdict can change. One pair here, which spares looking at every event; and one in
+ * the kernel, which spares waking up for it.
  */
 #include <string.h>
 
@@ -152,7 +152,8 @@ static void bounds_of(struct engine *e, const struct process *p, struct bounds *
 	ret->high = MIN(ret->high, live);
 	live = p->live_bytes;
 	if (s.down != UINT64_MAX)
-		ret->low = MAX(ret->low, sat_diff(live, step(s.down, w->armed_low ? sat_diff(live, w->armed_low) : 0)));
+		ret->low = MAX(ret->low,
+			       sat_diff(live, step(s.down, w->armed_low ? sat_diff(live, w->armed_low) : 0)));
 	*ret_single = single;
 }
 

@@ -53,6 +53,8 @@ void leak_book(struct engine *e, struct process *p, const struct change *c, uint
 			leak_ring_sub(p->watch->rings[i], scale, birth, c->bytes);
 		if (c->site->watch && c->site->watch->rings[i])
 			leak_ring_sub(c->site->watch->rings[i], scale, birth, c->site_bytes);
+		if (c->other_bytes && p->other.watch && p->other.watch->rings[i])
+			leak_ring_sub(p->other.watch->rings[i], scale, birth, c->other_bytes);
 	}
 }
 
@@ -105,6 +107,17 @@ static uint64_t leaked_since(const struct incident *inc, struct leak_ring *ring,
 	return bytes;
 }
 
+/* Between two epochs the last verdict stands, but time goes on: for, keep_firing_for, repeat. */
+static void stand_by(struct engine *e, const struct subject *s, struct slot *slot, const struct occasion *o)
+{
+	struct finding last;
+
+	if (!slot->incident)
+		return;
+	last = slot->incident->last;
+	incident_update(e, s, slot, slot->rs->rule->for_ns, &last, o);
+}
+
 static void judge(struct engine *e, const struct subject *s, struct slot *slot, struct leak_ring *ring,
 		  const struct occasion *o)
 {
@@ -138,14 +151,15 @@ static void judge(struct engine *e, const struct subject *s, struct slot *slot, 
 	f.unit = VALUE_BYTES;
 	f.growth_per_hour = leak_growth_per_hour(&v);
 	f.group = v.group;
-	slot->last = f;
 	incident_update(e, s, slot, rs->rule->for_ns, &f, o);
 
 	if (slot->incident && slot->incident->state == INCIDENT_FIRING && !was_firing) {
 		struct incident *inc = slot->incident;
 
+		uint64_t back_epochs = (uint64_t)v.group * (scale->epochs + 1);
+
 		/* The newest epochs are not judged, so the judged ones began that much earlier. */
-		inc->leak_began_ns = sat_diff(rs->leak_epoch, (uint64_t)v.group * (scale->epochs + 1)) * scale->epoch_ns;
+		inc->leak_began_ns = sat_diff(rs->leak_epoch, back_epochs) * scale->epoch_ns;
 		inc->leak_older = ring->older;
 		if (inc->leak_began_ns > 0)
 			(void)sat_add(&inc->leak_older,
@@ -193,8 +207,8 @@ static void tick_sites(struct engine *e, struct process *p, struct rule_state *r
 			continue;
 		if (rs->is_leak_due)
 			judge(e, &s, slot, ring, o);
-		else if (slot->incident)
-			incident_update(e, &s, slot, rs->rule->for_ns, &slot->last, o);
+		else
+			stand_by(e, &s, slot, o);
 	}
 }
 
@@ -245,7 +259,7 @@ void leak_tick(struct engine *e, struct process *p, const struct occasion *o)
 			tick_sites(e, p, rs, o);
 		else if (rs->is_leak_due && (slot->incident || slot->streak || w->rings[rs->scale]->window > 0))
 			judge(e, &s, slot, w->rings[rs->scale], o);
-		else if (slot->incident)
-			incident_update(e, &s, slot, rs->rule->for_ns, &slot->last, o);
+		else
+			stand_by(e, &s, slot, o);
 	}
 }

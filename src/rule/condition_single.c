@@ -30,8 +30,8 @@ static bool is_large(const struct engine *e, const struct slot *slot, const stru
 	return f->value > f->limit;
 }
 
-/* A failed free is no failed allocation: it has no bytes but an address. The default classes mean any memory here: pinned
- * or managed memory that cannot be had stops a program as well. */
+/* A failed free is no failed allocation: it has no bytes but an address. The default classes mean any memory here:
+ * pinned or managed memory that cannot be had stops a program as well. */
 static bool is_failed_alloc(const struct rule *r, const struct event *ev)
 {
 	return ev->type == EVENT_FAIL && !(ev->bytes == 0 && ev->addr != 0) &&

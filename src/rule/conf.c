@@ -67,8 +67,8 @@ static int conf_check_include(const char *path, const char *dir, const struct sc
 	if (!dir)
 		return errors_add(errors, path, inc->line, "@include is not possible here");
 	if (inc->path[0] == '/')
-		return errors_add(errors, path, inc->line,
-				  "@include \"%s\" is absolute: write it relative to %s", inc->path, dir);
+		return errors_add(errors, path, inc->line, "@include \"%s\" is absolute: write it relative to %s",
+				  inc->path, dir);
 	if (inc->path[0] == '\0' || strchr(inc->path, '\\'))
 		return errors_add(errors, path, inc->line, "@include needs a plain file name");
 	if (asprintf(&target, "%s/%s", dir, inc->path) < 0) {
@@ -242,8 +242,8 @@ char *conf_where(const config_setting_t *s)
 	return where;
 }
 
-static int _printf_(4, 0) conf_report(struct errors *errors, const config_setting_t *s, bool is_warning,
-				      const char *fmt, va_list ap)
+static int _printf_(4, 0)
+	conf_report(struct errors *errors, const config_setting_t *s, bool is_warning, const char *fmt, va_list ap)
 {
 	_cleanup_free_ char *file = NULL, *text = NULL;
 	int line = 0;

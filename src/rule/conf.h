@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One libconfig file, read with the care the library lacks: bounded, without NUL bytes, numbers that do not fit and
- * comments that never end refused, includes checked before they are opened. Getters report what is wrong with file, line
+ * comments that never end refused, includes checked before they are opened. Getters tell what is wrong with file, line
  * and cure; they return 0, -EINVAL with an error added, or -ENOMEM.
  */
 #pragma once

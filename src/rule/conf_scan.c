@@ -75,8 +75,8 @@ static int scan_number(struct scan *s)
 
 	s->p += is_hex ? 2 : 0;
 	for (; is_hex ? isxdigit((unsigned char)*s->p) : isdigit((unsigned char)*s->p); s->p++) {
-		unsigned digit = isdigit((unsigned char)*s->p) ? (unsigned)(*s->p - '0') :
-								 (unsigned)(tolower((unsigned char)*s->p) - 'a' + 10);
+		unsigned digit = isdigit((unsigned char)*s->p) ? (unsigned)(*s->p - '0')
+							       : (unsigned)(tolower((unsigned char)*s->p) - 'a' + 10);
 
 		value = value * (is_hex ? 16 : 10) + digit;
 		is_over = is_over || value > (is_hex ? UINT32_MAX : INT32_MAX);
@@ -89,15 +89,16 @@ static int scan_number(struct scan *s)
 		s->p++;
 	if (!is_over || *end == '.' || *end == 'e' || *end == 'E' || *end == 'L')
 		return 0;
-	return errors_add(s->errors, s->file, s->line, "%.*s is too large a number: sizes and times are strings with "
-			  "a unit, such as \"40GiB\" or \"30s\"", (int)MIN(end - start, 40), start);
+	return errors_add(s->errors, s->file, s->line,
+			  "%.*s is too large a number: sizes and times are strings with "
+			  "a unit, such as \"40GiB\" or \"30s\"",
+			  (int)MIN(end - start, 40), start);
 }
 
 static int scan_depth(struct scan *s)
 {
 	if (strchr("({[", *s->p) && ++s->depth > CONF_DEPTH_MAX)
-		return errors_add(s->errors, s->file, s->line, "brackets are nested more than %d deep",
-				  CONF_DEPTH_MAX);
+		return errors_add(s->errors, s->file, s->line, "brackets are nested more than %d deep", CONF_DEPTH_MAX);
 	if (strchr(")}]", *s->p) && s->depth > 0)
 		s->depth--;
 	s->p++;

@@ -47,8 +47,7 @@ int conf_count(struct errors *errors, const config_setting_t *s, uint32_t min, u
 	else if (config_setting_type(s) == CONFIG_TYPE_INT64)
 		value = config_setting_get_int64(s);
 	else
-		return conf_error(errors, s, "%s is a count: write a plain number, without quotes or unit",
-				  conf_name(s));
+		return conf_error(errors, s, "%s needs a plain number, without quotes or unit", conf_name(s));
 	if (value < min || value > max)
 		return conf_error(errors, s, "%s = %lld is out of range: it goes from %u to %u", conf_name(s), value,
 				  min, max);
@@ -82,8 +81,7 @@ int conf_duration(struct errors *errors, const config_setting_t *s, uint64_t min
 	int r;
 
 	if (config_setting_type(s) != CONFIG_TYPE_STRING)
-		return conf_error(errors, s, "%s is a time: write a string with a unit, such as \"30s\"",
-				  conf_name(s));
+		return conf_error(errors, s, "%s is a time: write a string with a unit, such as \"30s\"", conf_name(s));
 	text = config_setting_get_string(s);
 	r = parse_duration(text, &ns);
 	if (r == -EINVAL)

@@ -85,6 +85,7 @@ struct engine_totals {
 };
 void engine_totals(struct engine *e, struct engine_totals *ret);
 
-/* The "processes", "devices" and "rules" members of `status --json`, as in interface.md, and the same as text tables. */
+/* The "processes", "devices", "rules" and, last, "limits" members of `status --json`, as in interface.md, without braces
+ * around them: take the last byte off to add limits of one's own. And the same as text tables. */
 void engine_status_json(struct engine *e, struct strbuf *sb, uint64_t now_ns);
 void engine_status_text(struct engine *e, struct strbuf *sb, uint64_t now_ns);

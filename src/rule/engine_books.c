@@ -218,6 +218,8 @@ int engine_rebuild_end(struct engine *e, uint32_t pid, uint64_t start_ns, const 
 	p->unknown_free_count = b->unknown_free_count;
 	p->untracked_count = b->untracked_count;
 	p->untracked_bytes = b->untracked_bytes;
+	for (size_t c = 0; c < CLASS_MAX; c++)
+		p->allocated[c] = MAX(p->allocated[c], p->live[c]);
 	p->peak_bytes = MAX(p->peak_bytes, MAX(b->peak_bytes, p->live_bytes));
 	p->exact = !w->needs_rebuild;
 	w->needs_rebuild = false;

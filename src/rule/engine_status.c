@@ -114,7 +114,7 @@ static void json_rule(struct strbuf *sb, const struct rule_state *rs)
 	for (const struct incident *inc = rs->incidents; inc; inc = inc->next) {
 		json_open(sb);
 		json_str(sb, "name", rs->rule->name);
-		json_str(sb, "state", incident_state_name(inc->state));
+		json_str(sb, "state", inc->state == INCIDENT_PENDING ? "pending" : "firing");
 		json_known(sb, "pid", inc->subject.p ? inc->subject.p->pid : UINT64_MAX);
 		json_str(sb, "scope", rule_scope_name(rs->rule->scope));
 		json_str(sb, "key", inc->subject.g ? inc->subject.g->key : NULL);

@@ -134,7 +134,7 @@ static void fit_slot(struct fit *f, struct rule_state *rs, struct process *p, bo
 		slot = (struct slot){ .rs = rs, .is_waiting = must_wait, .devices = slot.devices,
 				      .is_fresh = w->slots[i].is_waiting && !must_wait, .rate = w->slots[i].rate,
 				      .incident = w->slots[i].incident, .streak = w->slots[i].streak,
-				      .calm = w->slots[i].calm, .group = w->slots[i].group, .last = w->slots[i].last };
+				      .calm = w->slots[i].calm, .group = w->slots[i].group };
 		break;
 	}
 	f->slots[f->slots_len++] = slot;

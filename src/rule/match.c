@@ -19,8 +19,8 @@ struct pattern {
 };
 
 static const char *const match_key_names[MATCH_KEY_MAX] = {
-	[MATCH_COMM] = "comm",	   [MATCH_CMDLINE] = "cmdline", [MATCH_EXE] = "exe",
-	[MATCH_CGROUP] = "cgroup", [MATCH_UNIT] = "unit",	[MATCH_USER] = "user",
+	[MATCH_COMM] = "comm",		 [MATCH_CMDLINE] = "cmdline", [MATCH_EXE] = "exe",
+	[MATCH_CGROUP] = "cgroup",	 [MATCH_UNIT] = "unit",	      [MATCH_USER] = "user",
 	[MATCH_CONTAINER] = "container", [MATCH_DEVICE] = "device",
 };
 

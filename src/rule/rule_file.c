@@ -15,13 +15,16 @@ static const char *const top_names[] = { "version", "defaults", "lists", "rules"
 static int top_key_error(struct errors *errors, const config_setting_t *s)
 {
 	static const char *const settings_names[] = {
-		"limits", "sink", "syslog", "libraries", "redact", "health_interval", "drain_interval", "nvml_interval", NULL,
+		"limits",	   "sink",	     "syslog",	      "libraries", "redact",
+		"health_interval", "drain_interval", "nvml_interval", NULL,
 	};
 	const char *name = config_setting_name(s);
 
 	if (rule_name_find(settings_names, name) >= 0)
-		return conf_error(errors, s, "\"%s\" is a key of the daemon's configuration, not of a rule file: move it "
-				  "to gpuxray.conf", name);
+		return conf_error(errors, s,
+				  "\"%s\" is a key of the daemon's configuration, not of a rule file: move it "
+				  "to gpuxray.conf",
+				  name);
 	if (rule_name_find(rule_key_names, name) >= 0)
 		return conf_error(errors, s, "\"%s\" is a key of a rule: put it in rules = ( { ... } );", name);
 	return conf_unknown(errors, s, "key", name, top_names);
@@ -33,11 +36,13 @@ static int read_version(struct rule_loader *l, const struct conf *c)
 	uint32_t version;
 
 	if (!s) {
-		errors_warn(l->errors, c->path, 1, "version is missing: write version = %d; at the top", RULE_FILE_VERSION);
+		errors_warn(l->errors, c->path, 1, "version is missing: write version = %d; at the top",
+			    RULE_FILE_VERSION);
 		return 0;
 	}
 	if (config_setting_type(s) == CONFIG_TYPE_INT && config_setting_get_int(s) > RULE_FILE_VERSION)
-		return conf_error(l->errors, s, "version = %d is newer than this program, which knows version %d: update it",
+		return conf_error(l->errors, s,
+				  "version = %d is newer than this program, which knows version %d: update it",
 				  config_setting_get_int(s), RULE_FILE_VERSION);
 	return conf_count(l->errors, s, RULE_FILE_VERSION, RULE_FILE_VERSION, &version);
 }
@@ -87,8 +92,10 @@ static int add_list(struct rule_loader *l, const config_setting_t *s)
 		where = conf_where(l->lists[i].setting);
 		if (!where)
 			return -ENOMEM;
-		return conf_error(l->errors, s, "list \"%s\" is defined twice, first at %s: rename one, lists are shared "
-				  "by all files", name, where);
+		return conf_error(l->errors, s,
+				  "list \"%s\" is defined twice, first at %s: rename one, lists are shared "
+				  "by all files",
+				  name, where);
 	}
 	lists = realloc(l->lists, (l->lists_len + 1) * sizeof(*lists));
 	if (!lists)
@@ -145,8 +152,10 @@ static int merge_draft(struct rule_loader *l, struct draft *old, const struct dr
 	if (kind && old_kind && config_setting_type(kind) == CONFIG_TYPE_STRING &&
 	    config_setting_type(old_kind) == CONFIG_TYPE_STRING &&
 	    strcmp(config_setting_get_string(kind), config_setting_get_string(old_kind)) != 0)
-		return conf_error(l->errors, kind, "a merge cannot change the kind, which is \"%s\": use override = "
-				  "\"replace\"", config_setting_get_string(old_kind));
+		return conf_error(l->errors, kind,
+				  "a merge cannot change the kind, which is \"%s\": use override = "
+				  "\"replace\"",
+				  config_setting_get_string(old_kind));
 	for (size_t k = 0; k < KEY_MAX; k++) {
 		/* The defaults of the merging file are for rules that it defines itself. */
 		if (!d->slot[k] || d->is_default[k])
@@ -171,10 +180,14 @@ static int nothing_to_override(struct rule_loader *l, const struct draft *d)
 		names[i] = l->drafts[i].name;
 	guess = conf_suggest(d->name, names);
 	if (guess)
-		return conf_error(l->errors, d->slot[KEY_OVERRIDE], "there is no rule \"%s\" to override: did you mean "
-				  "\"%s\"?", d->name, guess);
-	return conf_error(l->errors, d->slot[KEY_OVERRIDE], "there is no rule \"%s\" to override: it must come before, in "
-			  "this file or in one whose name sorts earlier", d->name);
+		return conf_error(l->errors, d->slot[KEY_OVERRIDE],
+				  "there is no rule \"%s\" to override: did you mean "
+				  "\"%s\"?",
+				  d->name, guess);
+	return conf_error(l->errors, d->slot[KEY_OVERRIDE],
+			  "there is no rule \"%s\" to override: it must come before, in "
+			  "this file or in one whose name sorts earlier",
+			  d->name);
 }
 
 static int override_draft(struct rule_loader *l, const struct draft *d, struct draft *old, const char *text)
@@ -185,7 +198,8 @@ static int override_draft(struct rule_loader *l, const struct draft *d, struct d
 	if (how < 0)
 		return conf_unknown(l->errors, s, "override", text, rule_override_names);
 	if (how == OVERRIDE_OFF && config_setting_length(d->group) > 2)
-		return conf_error(l->errors, s, "override = \"off\" removes rule \"%s\": leave the other keys out", d->name);
+		return conf_error(l->errors, s, "override = \"off\" removes rule \"%s\": leave the other keys out",
+				  d->name);
 	if (!old)
 		return nothing_to_override(l, d);
 	if (how == OVERRIDE_MERGE)
@@ -221,8 +235,10 @@ static int add_draft(struct rule_loader *l, const struct draft *d)
 	r = append_draft(l, &nameless);
 	if (r < 0)
 		return r;
-	return conf_error(l->errors, d->group, "rule \"%s\" is defined twice, first at %s: rename one, or write override = "
-			  "\"replace\" | \"merge\" | \"off\"", d->name, where);
+	return conf_error(l->errors, d->group,
+			  "rule \"%s\" is defined twice, first at %s: rename one, or write override = "
+			  "\"replace\" | \"merge\" | \"off\"",
+			  d->name, where);
 }
 
 static int read_rule(struct rule_loader *l, const config_setting_t *s, const struct draft *defaults)

@@ -32,9 +32,9 @@ static const int severity_priorities[SEVERITY_MAX] = {
 };
 
 const char *const rule_class_names[] = {
-	[CLASS_DEVICE] = "device",     [CLASS_MANAGED] = "managed",   [CLASS_HOST] = "host",
-	[CLASS_ARRAY] = "array",       [CLASS_PHYSICAL] = "physical", [CLASS_ASYNC] = "async",
-	[CLASS_GRAPH] = "graph",       [CLASS_IMPORTED] = "imported", [CLASS_MAX] = NULL,
+	[CLASS_DEVICE] = "device", [CLASS_MANAGED] = "managed",	  [CLASS_HOST] = "host",
+	[CLASS_ARRAY] = "array",   [CLASS_PHYSICAL] = "physical", [CLASS_ASYNC] = "async",
+	[CLASS_GRAPH] = "graph",   [CLASS_IMPORTED] = "imported", [CLASS_MAX] = NULL,
 };
 
 const char *const rule_override_names[] = {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "base/strbuf.h"
 #include "base/clock.h"
+#include "base/strbuf.h"
 #include "base/units.h"
 #include "bpf/event.h"
 #include "rule/match.h"
@@ -33,7 +33,8 @@ static int parse_for(struct rule_builder *b, const config_setting_t *s)
 
 	r = conf_duration(b->errors, s, 0, TIME_MAX_NS, &b->rule->for_ns);
 	if (r == 0 && b->rule->for_ns > 0 && b->rule->for_ns < TICK_NS)
-		conf_warn(b->errors, s, "for = \"%s\" is shorter than the 1 s between two looks: write \"0s\" or \"1s\"",
+		conf_warn(b->errors, s,
+			  "for = \"%s\" is shorter than the 1 s between two looks: write \"0s\" or \"1s\"",
 			  config_setting_get_string(s));
 	return r;
 }
@@ -74,8 +75,10 @@ static int parse_budget_key(struct rule_builder *b, const config_setting_t *s)
 	if (!text || parse_budget(text, &count, &window_ns) < 0)
 		return conf_error(b->errors, s, "budget needs records per time, such as \"10/10m\"");
 	if (count == 0)
-		return conf_error(b->errors, s, "budget = \"%s\" would let nothing through: write enabled = false to "
-				  "silence a rule", text);
+		return conf_error(b->errors, s,
+				  "budget = \"%s\" would let nothing through: write enabled = false to "
+				  "silence a rule",
+				  text);
 	b->rule->budget_count = count;
 	b->rule->budget_ns = window_ns;
 	return 0;
@@ -211,14 +214,15 @@ static int parse_scope(struct rule_builder *b, const config_setting_t *s)
 		return conf_error(b->errors, s, "scope = \"%s\": a leak is judged by \"process\" or \"stack\"",
 				  rule_scope_names[i]);
 	if (kind == RULE_EXIT && i != SCOPE_PROCESS)
-		return conf_error(b->errors, s, "scope = \"%s\": an exit is that of a \"process\"", rule_scope_names[i]);
+		return conf_error(b->errors, s, "scope = \"%s\": an exit is that of a \"process\"",
+				  rule_scope_names[i]);
 	if (kind != RULE_LEAK && i == SCOPE_STACK)
 		return conf_error(b->errors, s, "scope = \"stack\" is for kind = \"leak\" only: use \"process\"");
 	b->rule->scope = (enum rule_scope)i;
 	return 0;
 }
 
-/* Whom a key belongs to, and who reads it. Kind, scope and class come first in build order, the rest depends on them. */
+/* Whom a key belongs to, and who reads it. Kind, scope and class are built first, the rest depends on them. */
 static const struct {
 	unsigned kinds;
 	bool may_default;
@@ -328,8 +332,10 @@ static int foreign_key(struct rule_builder *b, enum rule_key k, const config_set
 	if (is_zero_time(k, s))
 		return 0;
 	if (keys[k].kinds == KINDS_STATE)
-		return conf_error(b->errors, s, "%s does not belong to kind = \"%s\", which fires at once and does not "
-				  "last: remove it or write \"0s\"", rule_key_names[k], kind);
+		return conf_error(b->errors, s,
+				  "%s does not belong to kind = \"%s\", which fires at once and does not "
+				  "last: remove it or write \"0s\"",
+				  rule_key_names[k], kind);
 	for (int i = 0; i < RULE_KIND_MAX; i++) {
 		if (keys[k].kinds & BIT(i))
 			strbuf_addf(&sb, "%s%s", sb.len > 0 ? ", " : "", rule_kind_names[i]);
@@ -391,7 +397,8 @@ static void rule_set_defaults(struct rule *r)
 static int build_kind(struct rule_builder *b, const struct draft *d)
 {
 	if (!d->slot[KEY_KIND])
-		return conf_error(b->errors, d->group, "rule \"%s\" needs a kind, such as kind = \"live_bytes\"", d->name);
+		return conf_error(b->errors, d->group, "rule \"%s\" needs a kind, such as kind = \"live_bytes\"",
+				  d->name);
 	return parse_kind(b, d->slot[KEY_KIND]);
 }
 
@@ -415,8 +422,8 @@ static int check_required(struct rule_builder *b, const struct draft *d)
 	struct rule *r = b->rule;
 
 	if (keys[KEY_FIRE_ABOVE].kinds & BIT(r->kind) && !d->slot[KEY_FIRE_ABOVE])
-		return conf_error(b->errors, d->group, "rule \"%s\" needs fire_above, such as fire_above = \"%s\"", d->name,
-				  r->kind == RULE_ALLOC_RATE ? "2000/s" : "40GiB");
+		return conf_error(b->errors, d->group, "rule \"%s\" needs fire_above, such as fire_above = \"%s\"",
+				  d->name, r->kind == RULE_ALLOC_RATE ? "2000/s" : "40GiB");
 	if (r->kind == RULE_EXIT && !d->slot[KEY_LIVE_ABOVE])
 		return conf_error(b->errors, d->group, "rule \"%s\" needs live_above, such as live_above = \"256MiB\"",
 				  d->name);
@@ -427,7 +434,11 @@ int rule_build(struct rule_loader *l, const struct draft *d, struct rule **ret)
 {
 	_cleanup_(rule_freep) struct rule *rule = calloc(1, sizeof(*rule));
 	struct rule_builder b = {
-		.loader = l, .errors = l->errors, .rule = rule, .group = d->group, .is_enabled = true,
+		.loader = l,
+		.errors = l->errors,
+		.rule = rule,
+		.group = d->group,
+		.is_enabled = true,
 	};
 	int r, q;
 

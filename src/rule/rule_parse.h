@@ -52,7 +52,7 @@ enum rule_key {
 extern const char *const rule_key_names[]; /* ends with NULL */
 
 struct draft {
-	const char *name; /* in the settings' memory */
+	const char *name;	       /* in the settings' memory */
 	const config_setting_t *group; /* the rule as last defined */
 	const config_setting_t *slot[KEY_MAX];
 	bool is_default[KEY_MAX]; /* from the file's defaults, not from the rule itself */
@@ -77,7 +77,10 @@ struct rule_loader {
 	bool is_incomplete; /* a file could not be parsed: that a name is missing means nothing then */
 };
 
-#define RULE_LOADER_INIT(e) { .errors = (e) }
+#define RULE_LOADER_INIT(e) \
+	{ \
+		.errors = (e) \
+	}
 
 void rule_loader_done(struct rule_loader *l);
 

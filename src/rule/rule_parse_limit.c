@@ -20,10 +20,12 @@ static int parse_rate_limit(struct rule_builder *b, const config_setting_t *s, c
 		return conf_error(b->errors, s, "%s = \"%s\" is too large", conf_name(s), text);
 	if (r < 0 && (parse_size(text, &bytes) == 0 || parse_share(text, &share) == 0))
 		return conf_error(b->errors, s,
-				  "%s = \"%s\": alloc_rate compares a rate, write calls as \"2000/s\" or bytes as \"8GiB/s\"",
+				  "%s = \"%s\": alloc_rate compares a rate, write calls as \"2000/s\" or bytes as "
+				  "\"8GiB/s\"",
 				  conf_name(s), text);
 	if (r < 0)
-		return conf_error(b->errors, s, "%s = \"%s\" is not a rate: write calls as \"2000/s\" or bytes as \"8GiB/s\"",
+		return conf_error(b->errors, s,
+				  "%s = \"%s\" is not a rate: write calls as \"2000/s\" or bytes as \"8GiB/s\"",
 				  conf_name(s), text);
 	*ret = (struct limit){ is_bytes ? LIMIT_BYTES_PER_SEC : LIMIT_CALLS_PER_SEC, per_sec };
 	return 0;
@@ -64,7 +66,8 @@ static int parse_bytes_limit(struct rule_builder *b, const config_setting_t *s, 
 	}
 	if (parse_rate(text, &rate, &is_bytes) == 0)
 		return conf_error(b->errors, s,
-				  "%s = \"%s\": %s compares bytes, not a rate: write \"40GiB\", or use kind = \"alloc_rate\"",
+				  "%s = \"%s\": %s compares bytes, not a rate: write \"40GiB\", or use kind = "
+				  "\"alloc_rate\"",
 				  conf_name(s), text, kind);
 	r = parse_size(text, &bytes);
 	if (r == -ERANGE)
@@ -86,7 +89,8 @@ static int parse_limit(struct rule_builder *b, const config_setting_t *s, struct
 	int r;
 
 	if (config_setting_is_number(s))
-		return conf_error(b->errors, s, "%s needs a unit, in a string: a bare number does not say of what, write %s",
+		return conf_error(b->errors, s,
+				  "%s needs a unit, in a string: a bare number does not say of what, write %s",
 				  conf_name(s), is_rate ? "\"2000/s\" or \"8GiB/s\"" : "\"100MiB\" or \"92%\"");
 	r = conf_string(b->errors, s, &text);
 	if (r < 0)
@@ -112,7 +116,8 @@ int rule_parse_fire_above(struct rule_builder *b, const config_setting_t *s)
 	if (b->rule->fire_above.value <= 0)
 		return conf_error(b->errors, s, "fire_above must be more than 0: write \"1B\" to fire on any use");
 	if (b->rule->fire_above.unit == LIMIT_SHARE && b->rule->fire_above.value >= 1)
-		return conf_error(b->errors, s, "fire_above = \"100%%\" is unreachable: nothing holds more than the device");
+		return conf_error(b->errors, s,
+				  "fire_above = \"100%%\" is unreachable: nothing holds more than the device");
 	return 0;
 }
 
@@ -124,7 +129,8 @@ int rule_parse_resolve_below(struct rule_builder *b, const config_setting_t *s)
 	if (r < 0)
 		return r;
 	if (b->rule->resolve_below.value <= 0)
-		return conf_error(b->errors, s, "resolve_below is unreachable: nothing is less than 0, write \"1B\" or more");
+		return conf_error(b->errors, s,
+				  "resolve_below is unreachable: nothing is less than 0, write \"1B\" or more");
 	return 0;
 }
 

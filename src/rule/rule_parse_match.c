@@ -5,7 +5,8 @@
 #include "rule/match.h"
 #include "rule/rule_parse.h"
 
-static const char *const match_keys[] = { "comm", "cmdline", "exe", "cgroup", "unit", "user", "container", "device", NULL };
+static const char *const match_keys[] = { "comm", "cmdline",   "exe",	 "cgroup", "unit",
+					  "user", "container", "device", NULL };
 _Static_assert(ARRAY_SIZE(match_keys) == MATCH_KEY_MAX + 1, "names of enum match_key, in its order");
 
 static int pattern_compile(struct errors *errors, const config_setting_t *s, const char *text, struct pattern **ret)
@@ -37,8 +38,10 @@ int rule_check_list(struct rule_loader *l, struct pattern_list *list)
 		int q;
 
 		if (text[0] == '@')
-			q = conf_error(l->errors, e, "\"%s\": a list cannot refer to a list: write its patterns here, or "
-				       "\"[@]\" for the character", text);
+			q = conf_error(l->errors, e,
+				       "\"%s\": a list cannot refer to a list: write its patterns here, or "
+				       "\"[@]\" for the character",
+				       text);
 		else
 			q = pattern_compile(l->errors, e, text, &p);
 		r = q < 0 ? q : r;
@@ -92,8 +95,10 @@ static int add_pattern(struct rule_builder *b, struct match_group *g, enum match
 		return r;
 	list[g->key[k].len++] = p;
 	if (wants_anchor(k) && !*warned && !pattern_is_anchored(text)) {
-		conf_warn(b->errors, s, "pattern \"%s\" has no anchor and fits anywhere within %s: write \"^%s\" or "
-			  "\"(^|/)%s$\" to say where", text, match_keys[k], text, text);
+		conf_warn(b->errors, s,
+			  "pattern \"%s\" has no anchor and fits anywhere within %s: write \"^%s\" or "
+			  "\"(^|/)%s$\" to say where",
+			  text, match_keys[k], text, text);
 		*warned = true;
 	}
 	return 0;
@@ -166,7 +171,8 @@ static int parse_group(struct rule_builder *b, const config_setting_t *s, struct
 		return r;
 	len = config_setting_length(s);
 	if (len == 0)
-		return conf_error(b->errors, s, "%s is empty: leave it out, or say { comm = \"^name$\"; }", conf_name(s));
+		return conf_error(b->errors, s, "%s is empty: leave it out, or say { comm = \"^name$\"; }",
+				  conf_name(s));
 	for (int i = 0; r != -ENOMEM && i < len; i++) {
 		const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
 		const char *name = config_setting_name(e);

@@ -14,8 +14,8 @@
 #define TAGS_COUNT_MAX 32
 
 static const char *const template_names[] = {
-	"comm", "pid", "value", "limit", "rule", "user", "unit", "cgroup", "container", "device", "exe",
-	"live", "peak", "function", "error", "host", "uid", "scope", NULL,
+	"comm", "pid",	"value", "limit",    "rule",  "user", "unit", "cgroup", "container", "device",
+	"exe",	"live", "peak",	 "function", "error", "host", "uid",  "scope",	NULL,
 };
 
 /* Clean as it stands, so that it reads the same in a record, a label and a terminal. */
@@ -48,7 +48,8 @@ int rule_check_name(struct errors *errors, const config_setting_t *s, const char
 		return r;
 	if (!ok || strchr(name, '"') || name[0] == ' ' || name[strlen(name) - 1] == ' ')
 		return conf_error(errors, s,
-				  "%s \"%s\" must be plain text: no control characters, quotes or backslashes, no blank "
+				  "%s \"%s\" must be plain text: no control characters, quotes or backslashes, no "
+				  "blank "
 				  "at either end",
 				  conf_name(s), name);
 	*ret = name;

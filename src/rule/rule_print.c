@@ -65,8 +65,12 @@ static void write_ns(struct strbuf *sb, uint64_t ns)
 		const char *name;
 		uint64_t ns;
 	} units[] = {
-		{ "d", 86400 * NSEC_PER_SEC }, { "h", 3600 * NSEC_PER_SEC }, { "m", 60 * NSEC_PER_SEC },
-		{ "s", NSEC_PER_SEC },	       { "ms", NSEC_PER_MSEC },	     { "us", NSEC_PER_USEC },
+		{ "d", 86400 * NSEC_PER_SEC },
+		{ "h", 3600 * NSEC_PER_SEC },
+		{ "m", 60 * NSEC_PER_SEC },
+		{ "s", NSEC_PER_SEC },
+		{ "ms", NSEC_PER_MSEC },
+		{ "us", NSEC_PER_USEC },
 		{ "ns", 1 },
 	};
 

@@ -217,8 +217,10 @@ static int check_leak_scales(const struct ruleset *rs, struct errors *errors)
 		if (k < len)
 			continue;
 		if (len == ARRAY_SIZE(seen))
-			return errors_add(errors, r->file, r->line, "leak rules differ in epoch, epochs or class in more "
-					  "than %zu ways: give some of them the same", ARRAY_SIZE(seen));
+			return errors_add(errors, r->file, r->line,
+					  "leak rules differ in epoch, epochs or class in more "
+					  "than %zu ways: give some of them the same",
+					  ARRAY_SIZE(seen));
 		seen[len++] = r;
 	}
 	return 0;

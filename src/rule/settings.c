@@ -19,26 +19,26 @@ struct reader {
 };
 
 /* Counts of struct limits. The lower bounds leave a daemon that still works, the upper ones memory for the host. */
-#define LIMIT(field, low, high) { #field, offsetof(struct limits, field), low, high }
+#define LIMIT(field) #field, offsetof(struct limits, field)
 static const struct {
 	const char *name;
 	size_t offset;
 	uint32_t min, max;
 } counts[] = {
-	LIMIT(processes, 16, 1000000),
-	LIMIT(live_allocations, 1024, 64u << 20),
-	LIMIT(sites_per_process, 16, 1000000),
-	LIMIT(stacks_per_process, 16, 1000000),
-	LIMIT(incidents, 16, 1000000),
-	LIMIT(queue, 16, 65536),
-	LIMIT(records_per_minute, 1, 100000),
-	LIMIT(libraries, 1, 4096),
+	{ LIMIT(processes), 16, 1000000 },
+	{ LIMIT(live_allocations), 1024, 64u << 20 },
+	{ LIMIT(sites_per_process), 16, 1000000 },
+	{ LIMIT(stacks_per_process), 16, 1000000 },
+	{ LIMIT(incidents), 16, 1000000 },
+	{ LIMIT(queue), 16, 65536 },
+	{ LIMIT(records_per_minute), 1, 100000 },
+	{ LIMIT(libraries), 1, 4096 },
 };
 #undef LIMIT
 
 static const char *const limit_names[] = {
-	"processes", "live_allocations", "sites_per_process", "stacks_per_process", "incidents", "queue", "ring_bytes",
-	"records_per_minute", "libraries", NULL,
+	"processes", "live_allocations", "sites_per_process",  "stacks_per_process", "incidents",
+	"queue",     "ring_bytes",	 "records_per_minute", "libraries",	     NULL,
 };
 _Static_assert(ARRAY_SIZE(limit_names) == ARRAY_SIZE(counts) + 2, "all counts, ring_bytes and the end");
 _Static_assert(sizeof(struct limits) == (ARRAY_SIZE(counts) + 1) * sizeof(uint32_t), "every limit has a key");
@@ -53,7 +53,8 @@ static int read_ring_bytes(struct reader *rd, const config_setting_t *s)
 	if (r < 0)
 		return r;
 	if (bytes < UINT64_C(64) << 10 || bytes > UINT64_C(1) << 30 || (bytes & (bytes - 1)) != 0)
-		return conf_error(rd->errors, s, "ring_bytes must be a power of two from 64KiB to 1GiB, such as \"8MiB\"");
+		return conf_error(rd->errors, s,
+				  "ring_bytes must be a power of two from 64KiB to 1GiB, such as \"8MiB\"");
 	rd->settings->limits.ring_bytes = (uint32_t)bytes;
 	return 0;
 }
@@ -153,7 +154,8 @@ static int read_rules(struct reader *rd, const config_setting_t *s)
 {
 	if (config_setting_is_list(s) && config_setting_length(s) > 0 &&
 	    config_setting_is_group(config_setting_get_elem(s, 0)))
-		return conf_error(rd->errors, s, "rules names files and directories here: rules = [ \"/path\" ]; rules "
+		return conf_error(rd->errors, s,
+				  "rules names files and directories here: rules = [ \"/path\" ]; rules "
 				  "themselves belong into a file of /etc/gpuxray/rules.d");
 	return read_paths(rd, s, &rd->settings->rules, &rd->settings->rules_len);
 }
@@ -182,7 +184,8 @@ static int read_redact(struct reader *rd, const config_setting_t *s)
 		if (q == -ENOMEM)
 			return q;
 		if (q < 0)
-			r = conf_error(rd->errors, e, "redact: pattern \"%s\" is not a regular expression: %s", text, error);
+			r = conf_error(rd->errors, e, "redact: pattern \"%s\" is not a regular expression: %s", text,
+				       error);
 		else if (!text[0])
 			r = conf_error(rd->errors, e, "redact: an empty pattern matches everywhere: remove it");
 	}
@@ -207,10 +210,11 @@ static int read_nvml_interval(struct reader *rd, const config_setting_t *s)
 }
 
 static const char *const key_names[] = {
-	"limits", "sink", "syslog", "rules", "libraries", "redact", "health_interval", "drain_interval", "nvml_interval", NULL,
+	"limits",	   "sink",	     "syslog",	      "rules", "libraries", "redact",
+	"health_interval", "drain_interval", "nvml_interval", NULL,
 };
 static int (*const key_readers[])(struct reader *rd, const config_setting_t *s) = {
-	read_limits, read_sink, read_syslog, read_rules, read_libraries, read_redact,
+	read_limits,	      read_sink,	   read_syslog,	       read_rules, read_libraries, read_redact,
 	read_health_interval, read_drain_interval, read_nvml_interval,
 };
 _Static_assert(ARRAY_SIZE(key_names) == ARRAY_SIZE(key_readers) + 1, "a reader for each key");

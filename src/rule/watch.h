@@ -51,7 +51,6 @@ struct slot {
 	uint32_t group;	  /* leak: level of the last growing verdict */
 	bool is_waiting;  /* for the identity */
 	bool is_fresh;	  /* has just stopped waiting */
-	struct finding last; /* leak: of the last verdict */
 };
 
 /* Processes that share a device, cgroup, unit, user or container; or those of them that a rule's match admits. */

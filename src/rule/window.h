@@ -29,7 +29,7 @@ struct count_window {
 };
 
 /* More are not kept. */
-#define COUNT_WINDOW_MAX 65536
+#define COUNT_WINDOW_MAX 100000
 
 struct count_window *count_window_new(uint32_t count);
 /* True when count times, this one included, lie within the window; they are forgotten then. */

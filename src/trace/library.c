@@ -161,6 +161,28 @@ static int add_library(struct libraries *l, int fd_taken, const char *path, uint
 	return r;
 }
 
+/* Where distributions and the driver's installer put it. A library that is already probed when its first process starts
+ * has nothing missing; any other place is found when a process maps it, some milliseconds into that process's life. */
+static const char *const usual_places[] = {
+	"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+	"/usr/lib/aarch64-linux-gnu/libcuda.so.1",
+	"/usr/lib64/libcuda.so.1",
+	"/usr/lib/libcuda.so.1",
+	"/usr/local/nvidia/lib64/libcuda.so.1",
+	"/usr/lib/wsl/lib/libcuda.so.1",
+	"/run/opengl-driver/lib/libcuda.so.1",
+};
+
+static void add_usual(struct libraries *l)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(usual_places); i++) {
+		int fd = open_inode(usual_places[i], 0);
+
+		if (fd >= 0)
+			(void)add_library(l, fd, usual_places[i], 0, true);
+	}
+}
+
 int libraries_new(struct tracer *t, const struct libraries_options *o, struct libraries **ret)
 {
 	_cleanup_(libraries_freep) struct libraries *l = calloc(1, sizeof(*l));
@@ -178,6 +200,7 @@ int libraries_new(struct tracer *t, const struct libraries_options *o, struct li
 			log_warning("%s: cannot probe this library (%s), going on without it", o->paths[i],
 				    r == -ENOENT && fd >= 0 ? "no driver function in it" : strerror(-r));
 	}
+	add_usual(l);
 	*ret = TAKE_PTR(l);
 	return 0;
 }

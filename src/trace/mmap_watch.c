@@ -36,7 +36,9 @@ static int open_cpu(struct mmap_watch *w, int cpu, struct cpu_ring *ret)
 		.config = PERF_COUNT_SW_DUMMY,
 		.mmap = 1, /* executable mappings only; mmap_data would add the others */
 		.mmap2 = 1,
-		.wakeup_events = 1,
+		/* wakeup_events counts samples only; side-band records wake at the watermark, by default half the buffer. */
+		.watermark = 1,
+		.wakeup_watermark = 1,
 		.exclude_kernel = 1,
 	};
 	long fd = syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);

@@ -140,6 +140,7 @@ class Process:
             self.p = subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=log, env={**os.environ, **(env or {})},
                                       preexec_fn=before_exec)
         self.pid = self.p.pid
+        self.is_silent = False  # its standard output is closed
         case.processes.append(self)
 
     def stderr(self):
@@ -173,6 +174,7 @@ class Process:
         while select.select([fd], [], [], 0)[0]:
             data = os.read(fd, 1 << 16)
             if not data:
+                self.is_silent = True
                 break
             self.buf += data
         *whole, self.buf = self.buf.split(b"\n")
@@ -200,8 +202,8 @@ class Work(Process):
             for i, said in enumerate(self.said):
                 if said.get("label") == label or (label == "ready" and said.get("ready")):
                     return self.said.pop(i)
-            if not self.is_alive() and not select.select([self.p.stdout], [], [], 0)[0]:
-                raise Failure(f"{self.name} ended ({self.p.returncode}) without \"{label}\"")
+            if self.is_silent:
+                raise Failure(f"{self.name} ended ({self.p.poll()}) without \"{label}\"")
             return None
 
         said = poll(look, seconds, f"{self.name}: \"{label}\"", every=0.02)
@@ -365,6 +367,27 @@ class Case:
                 out.append(f"--- records of {d.name} (the last 10 of {len(found)}):")
                 out += [show_record(r) for r in found[-10:]]
         return "\n".join(out)
+
+
+def check_books(case, p, ledger, what, may_be_unknown=False):
+    """An entry of the status and a ledger."""
+    for k in ("start_time", "live_bytes", "host_bytes", "managed_bytes", "live_count", "alloc_count", "free_count",
+              "fail_count", "unknown_free_count"):
+        case.equal(p.get(k), ledger[k], f"{what}: {k}")
+    if ledger["peak_exact"]:
+        case.equal(p["peak_bytes"], ledger["peak_bytes"], f"{what}: peak_bytes")
+    else:
+        case.check(p["live_bytes"] <= p["peak_bytes"] <= ledger["peak_bytes"], f"{what}: peak_bytes {p['peak_bytes']}")
+    got = {dev["uuid"]: dev["live_bytes"] for dev in p["devices"]}
+    unknown = got.pop(None, 0)
+    if not may_be_unknown:
+        case.equal(unknown, 0, f"{what}: live bytes of unknown device")
+    for dev in ledger["devices"]:
+        have, want = got.get(dev["uuid"], 0), dev["live_bytes"]
+        case.check(have <= want <= have + unknown, f"{what}: live bytes of {dev['uuid']}: {have}, not {want}")
+    case.equal(sum(got.values()) + unknown, p["live_bytes"], f"{what}: sum over devices")
+    case.equal(p["exact"], True, f"{what}: exact")
+    case.equal(p["lost_events"], 0, f"{what}: lost events")
 
 
 # ---- tests

@@ -7,27 +7,6 @@ SEEDS = (1, 2, 3)
 OPS = 12000
 
 
-def check_books(case, p, ledger, what):
-    """An entry of the status and a ledger."""
-    for k in ("start_time", "live_bytes", "host_bytes", "managed_bytes", "live_count", "alloc_count", "free_count",
-              "fail_count", "unknown_free_count"):
-        case.equal(p.get(k), ledger[k], f"{what}: {k}")
-    if ledger["peak_exact"]:
-        case.equal(p["peak_bytes"], ledger["peak_bytes"], f"{what}: peak_bytes")
-    else:
-        case.check(p["live_bytes"] <= p["peak_bytes"] <= ledger["peak_bytes"], f"{what}: peak_bytes {p['peak_bytes']}")
-    got = {}
-    for dev in p["devices"]:
-        if dev["uuid"] is None:
-            case.equal(dev["live_bytes"], 0, f"{what}: bytes of ordinal {dev['ordinal']}, which has no uuid")
-        else:
-            got[dev["uuid"]] = dev["live_bytes"]
-    for dev in ledger["devices"]:
-        case.equal(got.get(dev["uuid"], 0), dev["live_bytes"], f"{what}: live bytes of {dev['uuid']}")
-    case.equal(p["exact"], True, f"{what}: exact")
-    case.equal(p["lost_events"], 0, f"{what}: lost events")
-
-
 def check_counters(case, d):
     """Nothing was overlooked on the way."""
     c = d.status()["counters"]
@@ -43,16 +22,16 @@ def ledgers(case, options, threads, mode):
         w = case.work("work_ledger", f"--seed={seed}", f"--ops={OPS}", f"--threads={threads}", f"--pause-at={OPS // 2}",
                       "--reset", "--wait-end")
         half = w.next("pause", 30)
-        check_books(case, d.wait_process(w.pid), half, f"{what}, half way")
+        h.check_books(case, d.wait_process(w.pid), half, f"{what}, half way")
         w.go()
         end = w.next("end", 30)
-        check_books(case, d.wait_process(w.pid), end, f"{what}, at the end")
+        h.check_books(case, d.wait_process(w.pid), end, f"{what}, at the end")
         case.check(half["alloc_count"] > 500 and end["swept_count"] > 0 and end["fail_count"] > 0,
                    f"{what}: the ledger is too thin to prove anything: {end}")
         w.end()
         d.wait_gone(w.pid)
     check_counters(case, d)
-    d.stop()
+    d.stop(60)  # the kernel takes 100 ms to let go of one perf uprobe
 
 
 @h.test("one thread: every class, count, failure and device, to the byte (uprobe_multi)")
@@ -80,11 +59,11 @@ def reset(case):
     d = case.daemon()
     w = case.work("work_lifecycle", "reset", "--blocks=5", "--bytes=3MiB")
     before = w.next("reset-before")
-    check_books(case, d.wait_process(w.pid), before, "before")
+    h.check_books(case, d.wait_process(w.pid), before, "before")
     case.equal(before["live_bytes"], 30 * h.MIB, "before: bytes of the ledger itself")
     w.go()
     after = w.next("reset")
-    check_books(case, d.wait_process(w.pid), after, "after")
+    h.check_books(case, d.wait_process(w.pid), after, "after")
     case.equal(after["live_bytes"], 15 * h.MIB, "after: bytes of the ledger itself")
     w.end()
     d.stop()
@@ -95,7 +74,7 @@ def ipc(case):
     d = case.daemon()
     w = case.work("work_lifecycle", "ipc", "--bytes=8MiB", "--blocks=2")
     exporter, importer = w.next("ipc"), w.next("ipc-child")
-    check_books(case, d.wait_process(exporter["pid"]), exporter, "exporter")
+    h.check_books(case, d.wait_process(exporter["pid"]), exporter, "exporter")
     p = d.wait_process(importer["pid"])
     case.equal((p["live_bytes"], p["host_bytes"], p["managed_bytes"], p["peak_bytes"]), (0, 0, 0, 0), "importer: bytes")
     totals = {dev["uuid"]: dev["live_bytes"] for dev in d.status()["devices"]}
@@ -110,7 +89,7 @@ def side_by_side(case):
     ws = [case.work("work_lifecycle", "hold", f"--blocks={n}", "--bytes=1MiB") for n in (3, 5, 7)]
     said = [w.next("hold") for w in ws]
     for w, ledger in zip(ws, said):
-        check_books(case, d.wait_process(w.pid), ledger, f"process with {ledger['live_count']} blocks")
+        h.check_books(case, d.wait_process(w.pid), ledger, f"process with {ledger['live_count']} blocks")
     uuid = said[0]["devices"][0]["uuid"]
     s = d.status()
     own = sum(dev["live_bytes"] for p in s["processes"] for dev in p["devices"] if dev["uuid"] == uuid)
@@ -127,7 +106,9 @@ def hostile_books(case):
     d = case.daemon()
     w = case.work("work_hostile")
     ledger = w.next("hostile")
-    check_books(case, d.wait_process(w.pid), ledger, "wild calls")
+    # It asked for contexts that do not exist; that these calls failed is not seen at their entry, where they are probed.
+    # So the device may be unknown afterwards, but not another one.
+    h.check_books(case, d.wait_process(w.pid), ledger, "wild calls", may_be_unknown=True)
     w.end()
     d.stop()
 

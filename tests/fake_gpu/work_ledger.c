@@ -134,7 +134,7 @@ static void alloc_registered(struct worker *w)
 
 static void alloc_async(struct worker *w)
 {
-	struct item it = { .kind = ITEM_ASYNC, .class = CLASS_ASYNC, .device = w->device, .ctx = w->device };
+	struct item it = { .kind = ITEM_ASYNC, .class = CLASS_ASYNC, .device = w->device, .ctx = -1 };
 	CUmemoryPool pool;
 	CUdeviceptr p = 0;
 	CUresult r;
@@ -515,12 +515,12 @@ static void context_life(struct worker *w)
 	MUST(cuCtxGetCurrent(&was));
 	MUST(cuCtxCreate_v2(&ctx, 0, 0));
 	w->device = 0;
-	for (int i = 0; i < 12; i++) {
+	for (int i = 0; i < 14; i++) {
 		static void (*const allocs[])(struct worker *) = {
-			alloc_device, alloc_pitch, alloc_managed, alloc_host, alloc_registered, alloc_physical,
+			alloc_device, alloc_pitch, alloc_managed, alloc_host, alloc_registered, alloc_physical, alloc_async,
 		};
 
-		allocs[i % 6](w); /* the last outlives the context */
+		allocs[i % 7](w); /* the last two outlive the context */
 	}
 	MUST(cuCtxDestroy_v2(ctx));
 	sweep(w, before, -1);

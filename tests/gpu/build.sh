@@ -1,8 +1,10 @@
+# shellcheck shell=bash
 # SPDX-License-Identifier: MIT
 # To be sourced at the root of the repository: builds the C and CUDA programs of tests/gpu into $BUILT. What cannot be built
 # is said, and fails when it is to be run.
-export OUT=${OUT:-/tmp/gpuxray-gpu} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-BUILT=${BUILT:-/tmp/gpuxray-gpu-built}
+export WORK=${WORK:-/tmp/gpuxray-gpu} PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+export OUT=${OUT:-$WORK}
+BUILT=${BUILT:-$WORK/built}
 CUDA=${CUDA_HOME:-/usr/local/cuda}
 PATH=$PATH:$CUDA/bin
 mkdir -p "$OUT" "$BUILT"
@@ -15,9 +17,9 @@ done
 build() { # NAME COMMAND...
 	local name=$1
 	shift
-	"$@" >"$OUT/build_$name.log" 2>&1 && return
+	"$@" >"$WORK/build_$name.log" 2>&1 && return
 	echo "cannot build $name: $*"
-	cat "$OUT/build_$name.log"
+	cat "$WORK/build_$name.log"
 }
 
 for runtime in static shared; do

@@ -7,12 +7,13 @@ import json
 import os
 import queue
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import time
 
-from daemon import Daemon, OUT, records
+from daemon import OUT, WORK, Daemon, records
 
 PROGRAM_S = 60  # to its JSON line
 TOTAL_S = 270   # after that no further program is started
@@ -62,7 +63,7 @@ class Program:
     """A program that prints one JSON line and waits for a line."""
 
     def __init__(self, name, command):
-        self.log = f"{OUT}/{name}.stderr"
+        self.log = f"{WORK}/{name}.stderr"
         with open(self.log, "wb") as err:
             self.process = subprocess.Popen(["timeout", "-k", "5", str(PROGRAM_S + 60)] + command,
                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err)
@@ -190,23 +191,15 @@ def run_one(daemon, name, command, uuids):
         if nvml is None and isinstance(tracked.get("driver_bytes"), int) and tracked["driver_bytes"] < 1 << 60:
             nvml = tracked["driver_bytes"] >> 20
         low, high = facts["fails"]
-        return dict(row, tracked=tracked.get("live_bytes"), own=facts["device_live"], nvml=nvml, why=facts["why"],
+        return dict(row, tracked=tracked.get("live_bytes"), own=facts["device_live"], nvml=nvml, why=facts["why"], pid=facts["pid"],
                     fails=f"{tracked.get('fail_count')}/{low}" + (f"..{high}" if high != low else ""),
                     problems=problems)
     finally:
         program.finish()
 
 
-def exit_problems(daemon, names_pids):
-    """After their exit processes hold nothing."""
-    time.sleep(1)
-    status = daemon.status() or {}
-    left = [p["pid"] for p in status.get("processes", []) if p.get("pid") in names_pids and p.get("live_bytes")]
-    return [f"still counted after exit: {left}"] if left else []
-
-
 def table(rows):
-    print(f"\n{'program':<17}{'tracked':>13}{'own':>13}{'difference':>12}{'NVML MiB':>10}{'failures':>10}  verdict")
+    lines = [f"{'program':<17}{'tracked':>13}{'own':>13}{'difference':>12}{'NVML MiB':>10}{'failures':>10}  verdict"]
     for r in rows:
         known = r["tracked"] is not None and r["own"] is not None
         difference = r["tracked"] - r["own"] if known else ""
@@ -214,8 +207,25 @@ def table(rows):
         if not r["problems"] and difference and r["why"]:
             text += f" ({r['why']})"
         show = {k: "-" if r[k] is None else r[k] for k in ("tracked", "own", "nvml")}
-        print(f"{r['name']:<17}{show['tracked']:>13}{show['own']:>13}{difference:>12}{show['nvml']:>10}{r['fails']:>10}"
-              f"  {text}")
+        lines.append(f"{r['name']:<17}{show['tracked']:>13}{show['own']:>13}{difference:>12}{show['nvml']:>10}"
+                     f"{r['fails']:>10}  {text}")
+    return "\n".join(lines)
+
+
+def keep(rows, daemon, status, text):
+    """A few files, for whoever was not there: at most eight may be carried home with those of the other scripts."""
+    with open(f"{OUT}/status.json", "w", encoding="utf-8") as f:
+        json.dump(status, f, indent=1)
+    with open(f"{OUT}/table.txt", "w", encoding="utf-8") as f:
+        f.write(text + "\n")
+    with open(f"{OUT}/programs.stderr", "w", encoding="utf-8") as f:
+        for r in rows:
+            path = f"{WORK}/{r['name']}.stderr"
+            if os.path.exists(path):
+                with open(path, encoding="utf-8", errors="replace") as part:
+                    f.write(f"--- {r['name']}\n{part.read()}\n")
+    shutil.copyfile(daemon.records_path, f"{OUT}/records.jsonl")
+    shutil.copyfile(daemon.log_path, f"{OUT}/daemon.txt")
 
 
 def main():
@@ -240,21 +250,26 @@ def main():
                 rows.append({"name": name, "tracked": None, "own": None, "nvml": None, "fails": "", "why": "",
                              "problems": [f"{type(e).__name__}: {e}"]})
             print(f"{name}: {time.monotonic() - begun:.1f} s", flush=True)
-        status = daemon.status() or {}
     finally:
+        time.sleep(1)
+        status = daemon.status() or {}
         rc = daemon.stop()
-    with open(f"{OUT}/status.json", "w", encoding="utf-8") as f:
-        json.dump(status, f, indent=1)
     print(f"lost events: {status.get('lost_events')}, exact: {status.get('exact')}, daemon's exit status: {rc}")
     broken = [r["broken"] for r in records(daemon.records_path) if "broken" in r]
     if broken:
         print("lines of the JSON sink that are not JSON:", broken[:3])
-    table(rows)
-    bad = any(r["problems"] for r in rows) or rc != 0 or broken or status.get("lost_events") != 0
+    text = table(rows)
+    keep(rows, daemon, status, text)
+    print("\n" + text)
+    left = [p.get("pid") for p in status.get("processes", []) if p.get("pid") in [r.get("pid") for r in rows]]
+    if left:
+        print("processes that have ended and are still counted:", left)
+    bad = left or any(r["problems"] for r in rows) or rc != 0 or broken or status.get("lost_events") != 0
     print("all as expected" if not bad else "NOT as expected")
     return 1 if bad else 0
 
 
 if __name__ == "__main__":
     os.makedirs(OUT, exist_ok=True)
+    os.makedirs(WORK, exist_ok=True)
     sys.exit(main())

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 
-from daemon import Daemon, OUT
+from daemon import WORK, Daemon
 
 ROUNDS = 5
 WINDOW_S = 3.0
@@ -37,7 +37,7 @@ class Loop:
     """The training loop, kept alive over all rounds, so that only the daemon changes between two figures."""
 
     def __init__(self, name, env):
-        with open(f"{OUT}/{name}.stderr", "wb") as err:
+        with open(f"{WORK}/{name}.stderr", "wb") as err:
             self.process = subprocess.Popen(["timeout", "-k", "5", "300", sys.executable, "tests/gpu/train_loop.py"],
                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, text=True,
                                             env=dict(os.environ, **env))
@@ -111,7 +111,7 @@ def report(without, with_):
 
 
 def main():
-    os.makedirs(OUT, exist_ok=True)
+    os.makedirs(WORK, exist_ok=True)
     loops = {
         "train": Loop("train", {}),
         "train uncached": Loop("train_uncached", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
@@ -119,7 +119,7 @@ def main():
     without, with_ = {}, {}
     good = all(loop.ready for loop in loops.values())
     if not good:
-        print("a training loop did not start: see *.stderr in", OUT)
+        print("a training loop did not start: see *.stderr in", WORK)
     try:
         for i in range(ROUNDS):
             one_round(sys.argv[1], loops, without)
@@ -129,10 +129,14 @@ def main():
                 break
             one_round(sys.argv[1], loops, with_)
             status = daemon.status() or {}
-            print(f"round {i + 1}: lost events {status.get('lost_events')}", flush=True)
+            seen = status.get("counters", {}).get("events", 0)
+            print(f"round {i + 1}: {seen} events, {status.get('lost_events')} lost", flush=True)
+            if not seen:
+                good = False
+                print("the daemon saw nothing: its cost was not measured")
             if daemon.stop() != 0:
                 good = False
-                print("the daemon did not end well: see cost.log in", OUT)
+                print("the daemon did not end well: see cost.log in", WORK)
     finally:
         for loop in loops.values():
             loop.finish()

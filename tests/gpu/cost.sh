@@ -5,4 +5,5 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/gpu/build.sh
-exec python3 tests/gpu/cost.py "$BUILT"
+set -o pipefail
+python3 tests/gpu/cost.py "$BUILT" 2>&1 | tee "$OUT/cost.txt"

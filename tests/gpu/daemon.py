@@ -7,7 +7,8 @@ import subprocess
 import time
 
 GPUXRAY = os.environ.get("GPUXRAY", "./gpuxray")
-OUT = os.environ.get("OUT") or "/tmp/gpuxray-gpu"
+WORK = os.environ.get("WORK") or "/tmp/gpuxray-gpu"  # everything that is written on the way
+OUT = os.environ.get("OUT") or WORK                  # the few files worth keeping
 
 
 def records(path):
@@ -28,9 +29,9 @@ def records(path):
 
 class Daemon:
     def __init__(self, name):
-        os.makedirs(OUT, exist_ok=True)
-        self.records_path = f"{OUT}/{name}.jsonl"
-        self.log_path = f"{OUT}/{name}.log"
+        os.makedirs(WORK, exist_ok=True)
+        self.records_path = f"{WORK}/{name}.jsonl"
+        self.log_path = f"{WORK}/{name}.log"
         # A path of our own: no daemon that runs already is asked, and none that we start is left without an address.
         self.env = dict(os.environ, GPUXRAY_SOCKET=f"/tmp/gpuxray-test-{os.getpid()}.sock")
         self.process = None

@@ -49,7 +49,8 @@ TEST(failed_allocations)
 	struct sim s;
 	struct report *r;
 
-	sim_new(&s, RULES("{ name = \"oom\"; kind = \"alloc_failure\"; count = 1; window = \"1m\"; severity = \"error\"; },"
+	sim_new(&s, RULES("{ name = \"oom\"; kind = \"alloc_failure\"; count = 1; window = \"1m\";"
+			  " severity = \"error\"; },"
 			  "{ name = \"oom3\"; kind = \"alloc_failure\"; count = 3; window = \"10s\"; }"));
 	sim_alloc(&s, 3, 70 * GIB, 1);
 	sim_fail(&s, 3, 20 * GIB, 0x99);
@@ -103,7 +104,8 @@ TEST(runaway_is_announced_before_it_fails)
 {
 	struct sim s;
 
-	sim_new(&s, RULES("{ name = \"full\"; kind = \"live_bytes\"; scope = \"device\"; fire_above = \"92%\"; for = \"0s\"; },"
+	sim_new(&s, RULES("{ name = \"full\"; kind = \"live_bytes\"; scope = \"device\"; fire_above = \"92%\";"
+			  " for = \"0s\"; },"
 			  "{ name = \"oom\"; kind = \"alloc_failure\"; }"));
 	(void)engine_set_device(s.e, "GPU-a", 0, "H200", 80 * GIB, 0);
 	for (int i = 0; i < 19; i++) {
@@ -128,7 +130,8 @@ TEST(rates)
 
 	sim_new(&s, RULES("{ name = \"calls\"; kind = \"alloc_rate\"; fire_above = \"100/s\"; window = \"10s\"; },"
 			  "{ name = \"bytes\"; kind = \"alloc_rate\"; fire_above = \"1GiB/s\"; window = \"5s\"; },"
-			  "{ name = \"user\"; kind = \"alloc_rate\"; scope = \"user\"; fire_above = \"150/s\"; window = \"10s\"; }"));
+			  "{ name = \"user\"; kind = \"alloc_rate\"; scope = \"user\"; fire_above = \"150/s\";"
+			  " window = \"10s\"; }"));
 	sim_simple(&s, EVENT_PROCESS, 3);
 	sim_identify(&s, 3, "a", NULL, "bob");
 	sim_simple(&s, EVENT_PROCESS, 4);
@@ -171,7 +174,8 @@ TEST(exit_tells_a_habit)
 	struct block b;
 	struct sim s;
 
-	sim_new(&s, RULES("{ name = \"exit\"; kind = \"exit\"; live_above = \"256MiB\"; never_freed_above = 0.5; min_runtime = \"1m\"; }"));
+	sim_new(&s, RULES("{ name = \"exit\"; kind = \"exit\"; live_above = \"256MiB\"; never_freed_above = 0.5;"
+			  " min_runtime = \"1m\"; }"));
 	/* Too short. */
 	sim_alloc(&s, 1, GIB, 1);
 	s.now += 59 * SEC;
@@ -202,9 +206,12 @@ TEST(groups_sum_up_their_members)
 	struct sim s;
 	struct report *r;
 
-	sim_new(&s, RULES("{ name = \"unit\"; kind = \"live_bytes\"; scope = \"unit\"; fire_above = \"100MiB\"; resolve_below = \"50MiB\"; for = \"0s\"; },"
-			  "{ name = \"user\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"1GiB\"; for = \"0s\"; },"
-			  "{ name = \"train\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"70MiB\"; for = \"0s\"; match = { comm = \"^train\"; }; }"));
+	sim_new(&s, RULES("{ name = \"unit\"; kind = \"live_bytes\"; scope = \"unit\"; fire_above = \"100MiB\";"
+			  " resolve_below = \"50MiB\"; for = \"0s\"; },"
+			  "{ name = \"user\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"1GiB\";"
+			  " for = \"0s\"; },"
+			  "{ name = \"train\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"70MiB\";"
+			  " for = \"0s\"; match = { comm = \"^train\"; }; }"));
 	for (uint32_t pid = 1; pid <= 4; pid++) {
 		sim_simple(&s, EVENT_PROCESS, pid);
 		sim_identify(&s, pid, pid & 1 ? "train" : "infer", pid <= 2 ? "a.service" : "b.service", "bob");
@@ -247,8 +254,10 @@ TEST(device_of_all_and_of_the_driver)
 	struct sim s;
 	struct report *r;
 
-	sim_new(&s, RULES("{ name = \"full\"; kind = \"live_bytes\"; scope = \"device\"; fire_above = \"90%\"; resolve_below = \"80%\"; for = \"0s\"; },"
-			  "{ name = \"first\"; kind = \"live_bytes\"; scope = \"device\"; fire_above = \"30GiB\"; for = \"0s\"; match = { device = \"^0$\"; }; }"));
+	sim_new(&s, RULES("{ name = \"full\"; kind = \"live_bytes\"; scope = \"device\"; fire_above = \"90%\";"
+			  " resolve_below = \"80%\"; for = \"0s\"; },"
+			  "{ name = \"first\"; kind = \"live_bytes\"; scope = \"device\"; fire_above = \"30GiB\";"
+			  " for = \"0s\"; match = { device = \"^0$\"; }; }"));
 	(void)engine_set_device(s.e, "GPU-a", 0, "H200", 100 * GIB, ABSENT_U64);
 	(void)engine_set_device(s.e, "GPU-b", 1, "H200", 100 * GIB, 20 * GIB);
 	for (uint32_t pid = 1; pid <= 3; pid++) {
@@ -286,8 +295,10 @@ TEST(process_share_looks_at_each_device)
 {
 	struct sim s;
 
-	sim_new(&s, RULES("{ name = \"p\"; kind = \"live_bytes\"; scope = \"process\"; fire_above = \"50%\"; for = \"0s\"; },"
-			  "{ name = \"one\"; kind = \"live_bytes\"; fire_above = \"45GiB\"; for = \"0s\"; match = { device = \"GPU-b\"; }; }"));
+	sim_new(&s, RULES("{ name = \"p\"; kind = \"live_bytes\"; scope = \"process\"; fire_above = \"50%\";"
+			  " for = \"0s\"; },"
+			  "{ name = \"one\"; kind = \"live_bytes\"; fire_above = \"45GiB\"; for = \"0s\";"
+			  " match = { device = \"GPU-b\"; }; }"));
 	(void)engine_set_device(s.e, "GPU-a", 0, NULL, 100 * GIB, ABSENT_U64);
 	(void)engine_set_device(s.e, "GPU-b", 1, NULL, 80 * GIB, ABSENT_U64);
 	sim_simple(&s, EVENT_PROCESS, 1);
@@ -311,10 +322,13 @@ TEST(rules_with_a_match_wait_for_the_identity)
 {
 	struct sim s;
 
-	sim_new(&s, RULES("{ name = \"t\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\"; match = { comm = \"^train\"; }; },"
-			  "{ name = \"huge\"; kind = \"single_alloc\"; fire_above = \"1GiB\"; match = { comm = \"^train\"; }; },"
+	sim_new(&s, RULES("{ name = \"t\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\";"
+			  " match = { comm = \"^train\"; }; },"
+			  "{ name = \"huge\"; kind = \"single_alloc\"; fire_above = \"1GiB\";"
+			  " match = { comm = \"^train\"; }; },"
 			  "{ name = \"oom\"; kind = \"alloc_failure\"; match = { comm = \"^train\"; }; },"
-			  "{ name = \"not\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\"; except = ( { comm = \"^train\"; } ); },"
+			  "{ name = \"not\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\";"
+			  " except = ( { comm = \"^train\"; } ); },"
 			  "{ name = \"all\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\"; }"));
 	sim_alloc(&s, 1, 2 * GIB, 1);
 	sim_fail(&s, 1, 5 * GIB, 1);
@@ -347,106 +361,6 @@ TEST(rules_with_a_match_wait_for_the_identity)
 	sim_done(&s);
 }
 
-TEST(bounds_are_those_of_the_next_verdict)
-{
-	struct block b;
-	struct arm a;
-	struct sim s;
-	size_t n;
-
-	sim_new(&s, RULES("{ name = \"q\"; kind = \"live_bytes\"; fire_above = \"100MiB\"; resolve_below = \"80MiB\"; for = \"0s\"; },"
-			  "{ name = \"r\"; kind = \"live_bytes\"; fire_above = \"1GiB\"; resolve_below = \"900MiB\"; for = \"0s\"; },"
-			  "{ name = \"host\"; kind = \"live_bytes\"; class = \"host\"; fire_above = \"1MiB\"; for = \"0s\"; },"
-			  "{ name = \"huge\"; kind = \"single_alloc\"; fire_above = \"1GiB\"; }"));
-	sim_simple(&s, EVENT_PROCESS, 1);
-	EXPECT_EQ(s.arms_len, 1);
-	a = sim_last_arm(&s);
-	EXPECT(a.pid == 1 && a.high == 100 * MIB && a.low == 0 && a.single == GIB + 1);
-	b = sim_alloc(&s, 1, 101 * MIB, 1);
-	a = sim_last_arm(&s);
-	EXPECT(a.high == GIB && a.low == 80 * MIB);
-	n = s.arms_len;
-	for (int i = 0; i < 100; i++)
-		sim_alloc(&s, 1, MIB, 1);
-	sim_pass(&s, 5 * SEC);
-	EXPECT_EQ(s.arms_len, n);
-	sim_free(&s, b);
-	EXPECT_EQ(s.arms_len, n);
-	for (int i = 0; i < 21; i++)
-		sim_free(&s, (struct block){ 1, MIB, 1, s.now, CLASS_DEVICE, 0 });
-	a = sim_last_arm(&s);
-	EXPECT(a.high == 100 * MIB && a.low == 0);
-	/* Other classes are looked at without the kernel's help, and at once. */
-	sim_alloc_on(&s, 1, 2 * MIB, 1, CLASS_HOST, 0);
-	EXPECT_EQ(sim_count(&s, "host", STATE_FIRING), 1);
-	/* No rules, no wake-ups. */
-	sim_rules(&s, "version = 1; rules = ();");
-	a = sim_last_arm(&s);
-	EXPECT(a.high == UINT64_MAX && a.low == 0 && a.single == UINT64_MAX);
-	sim_done(&s);
-}
-
-TEST(bounds_do_not_follow_a_flapping_total)
-{
-	struct sim s;
-	size_t n;
-
-	sim_new(&s, RULES("{ name = \"q\"; kind = \"live_bytes\"; fire_above = \"100MiB\"; resolve_below = \"99MiB\"; for = \"0s\"; }"));
-	sim_alloc(&s, 1, 90 * MIB, 1);
-	n = s.arms_len;
-	for (int i = 0; i < 1000; i++)
-		sim_free(&s, sim_alloc(&s, 1, 20 * MIB, 1));
-	EXPECT(s.arms_len - n <= 20);
-	EXPECT(sim_last_arm(&s).high == UINT64_MAX && sim_last_arm(&s).low == 0);
-	sim_pass(&s, SEC);
-	EXPECT(sim_last_arm(&s).high == 100 * MIB);
-	sim_done(&s);
-}
-
-TEST(bounds_of_groups_share_the_headroom)
-{
-	struct sim s;
-	struct arm a;
-	uint64_t sum = 0;
-
-	sim_new(&s, RULES("{ name = \"u\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"1GiB\"; for = \"0s\"; }"));
-	for (uint32_t pid = 1; pid <= 4; pid++) {
-		sim_simple(&s, EVENT_PROCESS, pid);
-		sim_identify(&s, pid, "x", NULL, "bob");
-	}
-	sim_alloc(&s, 1, 100 * MIB, 1);
-	sim_pass(&s, SEC);
-	/* However they grow up to their bounds, together they do not cross unseen. */
-	for (uint32_t pid = 1; pid <= 4; pid++) {
-		for (size_t i = s.arms_len; i-- > 0;) {
-			if (s.arms[i].pid == pid) {
-				sum += s.arms[i].high;
-				break;
-			}
-		}
-	}
-	EXPECT(sum <= GIB);
-	EXPECT(sum >= GIB / 2);
-	/* Wakes on the way come ever closer and end with the report. */
-	for (int i = 0; i < 100 && s.len == 0; i++) {
-		uint64_t own = sim_process(&s, 1)->live_bytes;
-		struct event ev = sim_event(&s, EVENT_ALLOC, 1);
-
-		a = (struct arm){ 0, 0, 0, 0 };
-		for (size_t k = s.arms_len; k-- > 0 && !a.pid;)
-			a = s.arms[k].pid == 1 ? s.arms[k] : a;
-		ASSERT(a.high > own);
-		ev.bytes = a.high + 1 - own;
-		ev.flags = EVENT_F_CROSSED;
-		(void)sim_send(&s, &ev);
-		if (i == 99)
-			EXPECT(false);
-	}
-	printf("# %llu MiB beyond\n", (unsigned long long)(s.reports[0]->value / MIB - 1024));
-	EXPECT(s.reports[0]->value < GIB + 8 * MIB);
-	sim_done(&s);
-}
-
 TEST(loss_makes_verdicts_inexact)
 {
 	struct engine_totals t;
@@ -454,8 +368,10 @@ TEST(loss_makes_verdicts_inexact)
 	struct event ev;
 	struct sim s;
 
-	sim_new(&s, RULES("{ name = \"q\"; kind = \"live_bytes\"; fire_above = \"100MiB\"; resolve_below = \"80MiB\"; for = \"0s\"; },"
-			  "{ name = \"u\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"150MiB\"; for = \"0s\"; }"));
+	sim_new(&s, RULES("{ name = \"q\"; kind = \"live_bytes\"; fire_above = \"100MiB\";"
+			  " resolve_below = \"80MiB\"; for = \"0s\"; },"
+			  "{ name = \"u\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"150MiB\";"
+			  " for = \"0s\"; }"));
 	sim_simple(&s, EVENT_PROCESS, 1);
 	sim_identify(&s, 1, "x", NULL, "bob");
 	EXPECT_EQ(engine_lost(s.e, 1, SEC, 17, s.now), 0);
@@ -515,7 +431,8 @@ TEST(absurd_sizes_leave_sums_right)
 	struct event ev;
 	struct sim s;
 
-	sim_new(&s, RULES("{ name = \"u\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"1GiB\"; for = \"0s\"; }"));
+	sim_new(&s, RULES("{ name = \"u\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"1GiB\";"
+			  " for = \"0s\"; }"));
 	for (uint32_t pid = 1; pid <= 3; pid++) {
 		sim_simple(&s, EVENT_PROCESS, pid);
 		sim_identify(&s, pid, "x", NULL, "bob");

@@ -144,7 +144,8 @@ TEST(budget_holds_back_and_counts)
 	struct sim s;
 
 	sim_new(&s, RULES("{ name = \"huge\"; kind = \"single_alloc\"; fire_above = \"1MiB\"; budget = \"3/1m\"; },"
-			  "{ name = \"other\"; kind = \"single_alloc\"; fire_above = \"4MiB\"; severity = \"critical\"; }"));
+			  "{ name = \"other\"; kind = \"single_alloc\"; fire_above = \"4MiB\";"
+			  " severity = \"critical\"; }"));
 	for (int i = 0; i < 10; i++)
 		sim_free(&s, sim_alloc(&s, 3, 2 * MIB, 1));
 	EXPECT_EQ(s.len, 3);
@@ -167,7 +168,8 @@ TEST(what_was_said_to_fire_is_said_to_end)
 {
 	struct sim s;
 
-	sim_new(&s, RULES("{ name = \"q\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\"; budget = \"2/1h\";"
+	sim_new(&s, RULES("{ name = \"q\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\";"
+			  " budget = \"2/1h\";"
 			  " repeat = \"0s\"; }"));
 	for (uint32_t pid = 1; pid <= 5; pid++)
 		sim_alloc(&s, pid, 2 * MIB, 1);
@@ -186,7 +188,8 @@ TEST(one_summary_beyond_max_incidents)
 	struct engine_totals t;
 	struct sim s;
 
-	sim_new(&s, RULES("{ name = \"q\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\"; max_incidents = 10; }"));
+	sim_new(&s, RULES("{ name = \"q\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\";"
+			  " max_incidents = 10; }"));
 	for (uint32_t pid = 1; pid <= 47; pid++)
 		sim_alloc(&s, pid, 2 * MIB, 1);
 	EXPECT_EQ(s.len, 10);
@@ -274,8 +277,10 @@ TEST(reload_keeps_what_still_holds)
 
 TEST(reload_keeps_groups_and_leaks)
 {
-	const char *rules = RULES("{ name = \"unit\"; kind = \"live_bytes\"; scope = \"unit\"; fire_above = \"1MiB\"; for = \"0s\"; },"
-				  "{ name = \"trainers\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"1MiB\"; for = \"0s\";"
+	const char *rules = RULES("{ name = \"unit\"; kind = \"live_bytes\"; scope = \"unit\";"
+				  " fire_above = \"1MiB\"; for = \"0s\"; },"
+				  "{ name = \"trainers\"; kind = \"live_bytes\"; scope = \"user\";"
+				  " fire_above = \"1MiB\"; for = \"0s\";"
 				  "  match = { comm = \"^train\"; }; },"
 				  "{ name = \"leak\"; kind = \"leak\"; scope = \"stack\"; epoch = \"2s\"; epochs = 8;"
 				  "  min_growth = \"4MiB\"; for_epochs = 3; }");
@@ -306,8 +311,10 @@ TEST(a_jump_of_the_clock_is_no_data)
 {
 	struct sim s;
 
-	sim_new(&s, RULES("{ name = \"slow\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"30s\"; keep_firing_for = \"10s\"; },"
-			  "{ name = \"rate\"; kind = \"alloc_rate\"; fire_above = \"10/s\"; window = \"10s\"; for = \"0s\"; }"));
+	sim_new(&s, RULES("{ name = \"slow\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"30s\";"
+			  " keep_firing_for = \"10s\"; },"
+			  "{ name = \"rate\"; kind = \"alloc_rate\"; fire_above = \"10/s\"; window = \"10s\";"
+			  " for = \"0s\"; }"));
 	sim_pass(&s, SEC);
 	sim_alloc(&s, 3, 2 * MIB, 1);
 	sim_pass(&s, 20 * SEC);
@@ -339,8 +346,10 @@ TEST(messages_are_filled_in)
 	struct sim s;
 	struct report *r;
 
-	sim_new(&s, RULES("{ name = \"m\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\"; runbook = \"https://x/y\";"
-			  " message = \"%{comm}/%{pid}: %{value} > %{limit} (%{rule}, %{user}, %{uid}, %{unit}, %{scope},"
+	sim_new(&s, RULES("{ name = \"m\"; kind = \"live_bytes\"; fire_above = \"1MiB\"; for = \"0s\";"
+			  " runbook = \"https://x/y\";"
+			  " message = \"%{comm}/%{pid}: %{value} > %{limit} (%{rule}, %{user}, %{uid}, %{unit},"
+			  " %{scope},"
 			  " %{live}, %{peak}, %{host}, %{function}, %{error}, %{device}, %{container}) 100%\"; }"));
 	sim_simple(&s, EVENT_PROCESS, 3);
 	sim_identify(&s, 3, "evil\n\x1b[31m", "a.service", "bob");
@@ -348,7 +357,8 @@ TEST(messages_are_filled_in)
 	sim_alloc(&s, 3, 2 * MIB, 1);
 	r = sim_get(&s, "m", 0);
 	ASSERT(r);
-	EXPECT_STR(r->message, "evil\\x0a\\x1b[31m/3: 2 MiB > 1 MiB (m, bob, 1000, a.service, process, 2 MiB, 2 MiB, 3 MiB,"
+	EXPECT_STR(r->message, "evil\\x0a\\x1b[31m/3: 2 MiB > 1 MiB (m, bob, 1000, a.service, process, 2 MiB,"
+			       " 2 MiB, 3 MiB,"
 			       " cuMemAlloc_v2, ?, ?, ?) 100%");
 	EXPECT_STR(r->runbook, "https://x/y");
 	sim_done(&s);

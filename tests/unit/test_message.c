@@ -7,11 +7,12 @@
 /* First line of the report's record, which it frees; the caller frees the line. */
 static char *line_of(struct report *r)
 {
-	_cleanup_(report_freep) struct report *owned = r;
 	_cleanup_(record_freep) struct record *rec = NULL;
 	const char *message;
+	int err = record_build(r, NULL, false, NULL, &rec);
 
-	if (record_build(r, NULL, false, NULL, &rec) < 0 || check_record(rec))
+	report_free(r);
+	if (err < 0 || check_record(rec))
 		return make_str(rec ? check_record(rec) : "no memory");
 	message = record_get(rec, "MESSAGE");
 	return strndup(message, strcspn(message, "\n"));
@@ -58,9 +59,25 @@ TEST(live_bytes)
 
 	r = make_report(REPORT_LIVE_BYTES);
 	r->state = STATE_RESOLVED;
+	r->value = ABSENT_U64;
+	EXPECT_LINE(r, "python3[4711] train.service is below its limit again, was over 40 GiB on GPU 0, peak 42 GiB "
+		       "(rule process-quota)");
+
+	/* A crowd does not end with the last of its processes. */
+	r = make_report(REPORT_LIVE_BYTES);
+	r->state = STATE_RESOLVED;
+	r->process_ended = true;
+	r->scope = SCOPE_USER;
+	r->scope_key = make_str("bob");
+	r->value = 0;
+	EXPECT_LINE(r, "user bob is back to 0 B on GPU 0, was over 40 GiB, peak 42 GiB (rule process-quota)");
+
+	r = make_report(REPORT_LIVE_BYTES);
+	r->state = STATE_RESOLVED;
 	r->process_ended = true;
 	r->duration_ns = 720 * NSEC_PER_SEC;
-	EXPECT_LINE(r, "python3[4711] train.service ended on GPU 0, was over 40 GiB for 12m, peak 42 GiB (rule process-quota)");
+	EXPECT_LINE(r, "python3[4711] train.service has ended, was over 40 GiB on GPU 0 for 12m, peak 42 GiB "
+		       "(rule process-quota)");
 }
 
 TEST(live_bytes_without_what_is_not_known)
@@ -89,8 +106,20 @@ TEST(inexact_is_said)
 	struct report *r = make_report(REPORT_LIVE_BYTES);
 
 	r->exact = false;
+	r->lost_events = 3;
 	EXPECT_LINE(r, "python3[4711] train.service holds 41.2 GiB on GPU 0, over 40 GiB "
 		       "(rule process-quota; events were lost, not exact)");
+	r = make_report(REPORT_LIVE_BYTES);
+	r->exact = false;
+	r->lost_events = 0;
+	r->driver_bytes = GIB(1);
+	EXPECT_LINE(r, "python3[4711] train.service holds 41.2 GiB on GPU 0, over 40 GiB "
+		       "(rule process-quota; more than the driver says, not exact)");
+	r = make_report(REPORT_LIVE_BYTES);
+	r->exact = false;
+	free(r->rule);
+	r->rule = NULL;
+	EXPECT_LINE(r, "python3[4711] train.service holds 41.2 GiB on GPU 0, over 40 GiB (not exact)");
 }
 
 TEST(scopes)
@@ -147,11 +176,11 @@ TEST(alloc_rate)
 		    "python3[4711] train.service still allocates 9 GiB/s on GPU 0, over 8 GiB/s (rule alloc-storm)");
 	r = make(REPORT_ALLOC_RATE, STATE_RESOLVED, VALUE_CALLS_PER_SEC, 12, 2000, "alloc-storm");
 	r->duration_ns = 300 * NSEC_PER_SEC;
-	EXPECT_LINE(r, "python3[4711] train.service is back to allocations of 12/s on GPU 0, was over 2000/s for 5m "
+	EXPECT_LINE(r, "python3[4711] train.service is back to allocating at a rate of 12/s on GPU 0, was over 2000/s for 5m "
 		       "(rule alloc-storm)");
 	r = make(REPORT_ALLOC_RATE, STATE_RESOLVED, VALUE_BYTES_PER_SEC, 0, GIB(8), "alloc-storm");
 	r->process_ended = true;
-	EXPECT_LINE(r, "python3[4711] train.service ended on GPU 0, was over 8 GiB/s (rule alloc-storm)");
+	EXPECT_LINE(r, "python3[4711] train.service has ended, was over 8 GiB/s on GPU 0 (rule alloc-storm)");
 }
 
 TEST(alloc_failure)
@@ -196,7 +225,7 @@ TEST(leak)
 	r->leaked_bytes = GIB(3.2);
 	r->process_ended = true;
 	r->duration_ns = 7200 * NSEC_PER_SEC;
-	EXPECT_LINE(r, "python3[4711] train.service ended on GPU 0, had leaked 3.2 GiB in 2h (rule leak)");
+	EXPECT_LINE(r, "python3[4711] train.service has ended, had leaked 3.2 GiB on GPU 0 in 2h (rule leak)");
 
 	r = make(REPORT_LEAK, STATE_RESOLVED, VALUE_BYTES, ABSENT_U64, ABSENT_U64, "leak");
 	EXPECT_LINE(r, "python3[4711] train.service no longer leaks on GPU 0 (rule leak)");
@@ -213,12 +242,12 @@ TEST(summary_of_many)
 	struct report *r = make_report(REPORT_LIVE_BYTES);
 
 	r->others = 37;
-	EXPECT_LINE(r, "37 more process(es) hold memory, over 40 GiB (rule process-quota)");
+	EXPECT_LINE(r, "37 more processes over the limit of 40 GiB (rule process-quota)");
 	r = make_report(REPORT_LEAK);
 	r->others = 1;
 	r->limit = ABSENT_U64;
 	r->scope = SCOPE_STACK;
-	EXPECT_LINE(r, "1 more call site(s) are leaking (rule process-quota)");
+	EXPECT_LINE(r, "1 more call site leaking (rule process-quota)");
 }
 
 TEST(message_of_the_rule)
@@ -258,6 +287,7 @@ TEST(long_names_are_shortened)
 	r->id->unit = make_str("a-very-long-name-of-a-unit-that-goes-on-and-on-and-on-until-nobody-wants-to-read-any-more.service");
 	r->rule = make_str("a-very-long-name-of-a-rule-that-goes-on-and-on-and-on-until-nobody-wants-to-read-any-more");
 	r->exact = false;
+	r->lost_events = 1;
 	line = line_of(r);
 	EXPECT(strlen(line) <= 200);
 	EXPECT(strncmp(line, "\\x01\\x02\\x03\\x04\\x05\\x06\\x07...[4711] a-very-long", 48) == 0);

@@ -339,7 +339,7 @@ TEST(hostile_strings)
 {
 	static const char *const hostile[] = {
 		"a\nMESSAGE=forged\n\nPRIORITY=0", "\x1b[2J\x1b]0;title\x07", "\"],[gpuxray@32473 pid=\"1\"", "\\x0a\\n\\",
-		"a=b=c", "=", "", " ", "\xff\xfe\x80", "\xc3", "\xe2\x80\xae" "gpj.exe", "\xe2\x81\xa6x\xe2\x81\xa9",
+		"a=b=c", "=", "", " ", "\xff\xfe\x80", "\xc3", "\xe2\x80\xaexpj.exe", "\xe2\x81\xa6x\xe2\x81\xa9",
 		"\xc2\x85\xc2\x9b", "\xf4\x90\x80\x80", "\xed\xa0\x80", "\xef\xbf\xbe", "%s%n%d", "\x7f\x01\t\r",
 		"\xf0\x9f\x92\xa3", "日本語", "@FIELD@", "]\\\"",
 	};

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* The daemon's configuration: refused with a reason, or within the bounds that the daemon relies on. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "rule/settings.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *__lsan_default_suppressions(void);
+
+/* libconfig forgets the string it is reading when the syntax is wrong; once for each reload of a bad file. */
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libconfig.so\n";
+}
+
+static void check(const struct settings *s)
+{
+	const struct limits *l = &s->limits;
+
+	if (!s->sink || s->drain_interval_ns == 0 || s->health_interval_ns == 0 || s->nvml_interval_ns == 0)
+		abort();
+	if (!l->processes || !l->live_allocations || !l->sites_per_process || !l->stacks_per_process || !l->incidents ||
+	    !l->queue || !l->records_per_minute || !l->libraries)
+		abort();
+	if (l->ring_bytes < 4096 || (l->ring_bytes & (l->ring_bytes - 1)))
+		abort();
+	for (size_t i = 0; i < s->rules_len; i++) {
+		if (s->rules[i][0] != '/')
+			abort();
+	}
+	for (size_t i = 0; i < s->libraries_len; i++) {
+		if (s->libraries[i][0] != '/')
+			abort();
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	_cleanup_(settings_done) struct settings s = {};
+	_cleanup_errors_ struct errors errors = ERRORS_INIT;
+	_cleanup_free_ char *text = malloc(size + 1);
+	int r;
+
+	if (!text || size > 65536 || settings_init(&s) < 0)
+		return 0;
+	if (size > 0)
+		memcpy(text, data, size);
+	text[size] = '\0';
+	r = settings_parse("fuzz", text, &errors, &s);
+	if (r == -EINVAL && errors.error_count == 0)
+		abort();
+	if (r == 0 && errors.error_count > 0)
+		abort();
+	check(&s);
+	return 0;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/strbuf.h"
+#include "rule/settings.h"
+#include "test.h"
+
+static char *errors_text(const struct errors *e)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		abort();
+	errors_print(e, f);
+	fclose(f);
+	return text;
+}
+
+static bool is_default(const struct settings *s)
+{
+	static const struct limits limits = LIMITS_DEFAULT;
+
+	return memcmp(&s->limits, &limits, sizeof(limits)) == 0 && strcmp(s->sink, "auto") == 0 && !s->syslog_cee &&
+	       s->rules_len == 0 && s->libraries_len == 0 && s->redact_len == 0 &&
+	       s->health_interval_ns == 300 * NSEC_PER_SEC && s->drain_interval_ns == 250 * NSEC_PER_MSEC &&
+	       s->nvml_interval_ns == 10 * NSEC_PER_SEC;
+}
+
+/* 0 and "" when all is well. */
+static int parse(const char *text, struct settings *s, char **ret_errors)
+{
+	_cleanup_errors_ struct errors errors = ERRORS_INIT;
+	int r;
+
+	if (settings_init(s) < 0)
+		abort();
+	r = settings_parse("g.conf", text, &errors, s);
+	*ret_errors = errors_text(&errors);
+	return r;
+}
+
+TEST(empty_is_the_defaults)
+{
+	_cleanup_(settings_done) struct settings s = {};
+	_cleanup_free_ char *errors = NULL;
+
+	EXPECT_EQ(parse("", &s, &errors), 0);
+	EXPECT_STR(errors, "");
+	EXPECT(is_default(&s));
+}
+
+TEST(every_key)
+{
+	_cleanup_(settings_done) struct settings s = {};
+	_cleanup_free_ char *errors = NULL;
+	int r;
+
+	r = parse("limits = { processes = 100; live_allocations = 2000L; sites_per_process = 30; stacks_per_process = "
+		  "40;\n"
+		  "  incidents = 50; queue = 60; ring_bytes = \"1MiB\"; records_per_minute = 70; libraries = 8; };\n"
+		  "sink = \"syslog\"; syslog = { cee = true; };\n"
+		  "rules = [ \"/a\", \"/b\" ]; libraries = \"/lib/x.so\"; redact = ( \"tok_[a-z]+\" );\n"
+		  "health_interval = \"1m\"; drain_interval = \"50ms\"; nvml_interval = \"2s\";\n",
+		  &s, &errors);
+	EXPECT_STR(errors, "");
+	ASSERT(r == 0);
+	EXPECT_EQ(s.limits.processes, 100);
+	EXPECT_EQ(s.limits.live_allocations, 2000);
+	EXPECT_EQ(s.limits.sites_per_process, 30);
+	EXPECT_EQ(s.limits.stacks_per_process, 40);
+	EXPECT_EQ(s.limits.incidents, 50);
+	EXPECT_EQ(s.limits.queue, 60);
+	EXPECT_EQ(s.limits.ring_bytes, 1 << 20);
+	EXPECT_EQ(s.limits.records_per_minute, 70);
+	EXPECT_EQ(s.limits.libraries, 8);
+	EXPECT_STR(s.sink, "syslog");
+	EXPECT(s.syslog_cee);
+	ASSERT(s.rules_len == 2 && s.libraries_len == 1 && s.redact_len == 1);
+	EXPECT_STR(s.rules[1], "/b");
+	EXPECT_STR(s.libraries[0], "/lib/x.so");
+	EXPECT_STR(s.redact[0], "tok_[a-z]+");
+	EXPECT_EQ(s.health_interval_ns, 60 * NSEC_PER_SEC);
+	EXPECT_EQ(s.drain_interval_ns, 50 * NSEC_PER_MSEC);
+	EXPECT_EQ(s.nvml_interval_ns, 2 * NSEC_PER_SEC);
+}
+
+static const struct {
+	const char *text, *errors;
+} bad[] = {
+	{ "\nsinc = \"json\";", "g.conf:2: error: unknown key \"sinc\": did you mean \"sink\"?\n" },
+	{ "colour = 1;", "g.conf:1: error: unknown key \"colour\": known are limits, sink, syslog, rules, libraries, "
+			 "redact, "
+			 "health_interval, drain_interval, nvml_interval\n" },
+	{ "sink = \"jornal\";", "g.conf:1: error: unknown sink \"jornal\": did you mean \"journal\"?\n" },
+	{ "sink = 1;", "g.conf:1: error: sink needs a string in double quotes\n" },
+	{ "syslog = true;", "g.conf:1: error: syslog needs a group: { key = value; ... }\n" },
+	{ "syslog = { cee = 1; };", "g.conf:1: error: cee needs true or false, without quotes\n" },
+	{ "syslog = { format = \"cee\"; };", "g.conf:1: error: unknown key of syslog \"format\": known are cee\n" },
+	{ "limits = {\n proceses = 1;\n queue = \"5\";\n queue2 = 5;\n ring_bytes = 5;\n libraries = 0; };",
+	  "g.conf:2: error: unknown key of limits \"proceses\": did you mean \"processes\"?\n"
+	  "g.conf:3: error: queue needs a plain number, without quotes or unit\n"
+	  "g.conf:4: error: unknown key of limits \"queue2\": did you mean \"queue\"?\n"
+	  "g.conf:5: error: ring_bytes is a size: a bare number does not say of what, write \"100MiB\"\n"
+	  "g.conf:6: error: libraries = 0 is out of range: it goes from 1 to 4096\n" },
+	{ "limits = { ring_bytes = \"3MiB\"; };", "g.conf:1: error: ring_bytes must be a power of two from 64KiB to "
+						  "1GiB, such as \"8MiB\"\n" },
+	{ "limits = { ring_bytes = \"4GiB\"; };", "g.conf:1: error: ring_bytes must be a power of two from 64KiB to "
+						  "1GiB, such as \"8MiB\"\n" },
+	{ "limits = { processes = 99999999999L; };", "g.conf:1: error: processes = 99999999999 is out of range: it "
+						     "goes from 16 to 1000000\n" },
+	{ "rules = [ \"rules.d\" ];", "g.conf:1: error: rules: \"rules.d\" must be an absolute path\n" },
+	{ "rules = ( { name = \"a\"; } );", "g.conf:1: error: rules names files and directories here: rules = [ "
+					    "\"/path\" ]; rules themselves belong into a file "
+					    "of /etc/gpuxray/rules.d\n" },
+	{ "libraries = [ 5 ];", "g.conf:1: error: libraries may hold strings only\n" },
+	{ "redact = [ \"ok\",\n \"(\" ];", "g.conf:2: error: redact: pattern \"(\" is not a regular expression: "
+					   "missing closing parenthesis at character 2\n" },
+	{ "redact = \"\";", "g.conf:1: error: redact: an empty pattern matches everywhere: remove it\n" },
+	{ "health_interval = 300;", "g.conf:1: error: health_interval is a time: write a string with a unit, such as "
+				    "\"30s\"\n" },
+	{ "health_interval = \"0s\";", "g.conf:1: error: health_interval = \"0s\" is out of range: it goes from 1s to "
+				       "1d\n" },
+	{ "drain_interval = \"1ms\";", "g.conf:1: error: drain_interval = \"1ms\" is out of range: it goes from 10ms "
+				       "to 10s\n" },
+	{ "nvml_interval = \"soon\";", "g.conf:1: error: nvml_interval = \"soon\" is not a time: write a number and "
+				       "ms, s, m, h or d, such as \"1m30s\"\n" },
+	{ "sink = \"json\"\nsink = \"json\"", "g.conf:2: error: duplicate setting name: remove one of the two\n" },
+};
+
+TEST(bad_settings_are_told_and_change_nothing)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		_cleanup_(settings_done) struct settings s = {};
+		_cleanup_free_ char *errors = NULL;
+		char text[1024];
+
+		/* A good key before the bad one must not stay behind. */
+		snprintf(text, sizeof(text), "%s%s", strstr(bad[i].text, "syslog") ? "" : "syslog = { cee = true; };",
+			 bad[i].text);
+		EXPECT_EQ(parse(text, &s, &errors), -EINVAL);
+		EXPECT_STR(errors, bad[i].errors);
+		EXPECT(is_default(&s));
+	}
+}
+
+TEST(files)
+{
+	_cleanup_errors_ struct errors errors = ERRORS_INIT;
+	_cleanup_(settings_done) struct settings s = {};
+	char root[] = "/tmp/test_settings.XXXXXX", path[128];
+	FILE *f;
+
+	ASSERT(mkdtemp(root) && settings_init(&s) == 0);
+	/* The default file may be absent, one that was asked for may not. */
+	EXPECT_EQ(settings_load(root, NULL, &errors, &s), 0);
+	EXPECT_EQ(errors.len, 0);
+	EXPECT(is_default(&s));
+	snprintf(path, sizeof(path), "%s/none.conf", root);
+	EXPECT_EQ(settings_load(root, path, &errors, &s), -EINVAL);
+	ASSERT(errors.len == 1);
+	EXPECT_STR(errors.list[0].file, path);
+	EXPECT_STR(errors.list[0].text, "cannot read it: No such file or directory");
+
+	snprintf(path, sizeof(path), "%s/etc", root);
+	ASSERT(mkdir(path, 0700) == 0);
+	snprintf(path, sizeof(path), "%s/etc/gpuxray", root);
+	ASSERT(mkdir(path, 0700) == 0);
+	snprintf(path, sizeof(path), "%s/etc/gpuxray/gpuxray.conf", root);
+	f = fopen(path, "w");
+	ASSERT(f);
+	fputs("sink = \"json\";\n", f);
+	fclose(f);
+	EXPECT_EQ(settings_load(root, NULL, &errors, &s), 0);
+	EXPECT_STR(s.sink, "json");
+	EXPECT_EQ(errors.len, 1);
+
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/etc/gpuxray", root);
+	rmdir(path);
+	snprintf(path, sizeof(path), "%s/etc", root);
+	rmdir(path);
+	EXPECT_EQ(rmdir(root), 0);
+}
+
+static bool is_setting_line(const char *line)
+{
+	return line[0] == '#' && ((line[1] >= 'a' && line[1] <= 'z') || line[1] == '}' || strncmp(line, "#  ", 3) == 0);
+}
+
+/* With its comment signs taken away the shipped file says what the program does anyway, and names every key. */
+TEST(shipped_file_says_the_defaults)
+{
+	static const char *const keys[] = {
+		"sink",
+		"cee",
+		"rules",
+		"libraries",
+		"redact",
+		"health_interval",
+		"drain_interval",
+		"nvml_interval",
+		"processes",
+		"live_allocations",
+		"sites_per_process",
+		"stacks_per_process",
+		"incidents",
+		"queue",
+		"ring_bytes",
+		"records_per_minute",
+		"libraries ",
+	};
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+	_cleanup_(settings_done) struct settings s = {};
+	_cleanup_free_ char *errors = NULL;
+	FILE *f = fopen("contrib/gpuxray.conf", "r");
+	char line[512];
+
+	ASSERT(f);
+	while (fgets(line, sizeof(line), f)) {
+		/* As it is shipped it sets nothing. */
+		EXPECT(line[0] == '#' || line[0] == '\n');
+		if (is_setting_line(line))
+			strbuf_adds(&sb, line + 1);
+	}
+	fclose(f);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		const char *p = strstr(strbuf_str(&sb), keys[i]);
+
+		if (!p)
+			printf("# %s is not in the file\n", keys[i]);
+		EXPECT(p);
+	}
+	EXPECT_EQ(parse(strbuf_str(&sb), &s, &errors), 0);
+	EXPECT_STR(errors, "");
+	EXPECT(is_default(&s));
+}
+
+TEST_MAIN()
