@@ -235,6 +235,19 @@ int settings_init(struct settings *s)
 	return 0;
 }
 
+static int key_error(struct errors *errors, const config_setting_t *s)
+{
+	static const char *const rule_file_names[] = { "version", "defaults", "lists", NULL };
+	const char *name = config_setting_name(s);
+
+	if (rule_name_find(rule_file_names, name) >= 0)
+		return conf_error(errors, s,
+				  "\"%s\" is a key of a rule file, not of the daemon's configuration: rules lie in "
+				  "/etc/gpuxray/rules.d",
+				  name);
+	return conf_unknown(errors, s, "key", name, key_names);
+}
+
 static int settings_read(const struct conf *c, struct errors *errors, struct settings *s)
 {
 	struct reader rd = { .errors = errors, .settings = s };
@@ -248,7 +261,7 @@ static int settings_read(const struct conf *c, struct errors *errors, struct set
 		if (k >= 0)
 			q = key_readers[k](&rd, e);
 		else
-			q = conf_unknown(errors, e, "key", config_setting_name(e), key_names);
+			q = key_error(errors, e);
 		r = q < 0 ? q : r;
 	}
 	return r;

@@ -90,7 +90,7 @@ static const struct {
 							"or d, such as \"1m30s\"" },
 	{ "kind = \"alloc_failure\"; window = \"10ms\";", "window = \"10ms\" is out of range: it goes from 1s to 1d" },
 	{ "kind = \"alloc_failure\"; count = \"3\";", "count needs a plain number, without quotes or unit" },
-	{ "kind = \"alloc_failure\"; count = 0;", "count = 0 is out of range: it goes from 1 to 65536" },
+	{ "kind = \"alloc_failure\"; count = 0;", "count = 0 is out of range: it goes from 1 to 100000" },
 	{ "kind = \"alloc_failure\"; count = 99999999999;", "99999999999 is too large a number: sizes and times are "
 							    "strings with a unit, such as \"40GiB\" or \"30s\"" },
 	{ "kind = \"alloc_failure\"; budget = \"10\";", "budget needs records per time, such as \"10/10m\"" },

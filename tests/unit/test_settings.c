@@ -96,6 +96,8 @@ static const struct {
 	{ "colour = 1;", "g.conf:1: error: unknown key \"colour\": known are limits, sink, syslog, rules, libraries, "
 			 "redact, "
 			 "health_interval, drain_interval, nvml_interval\n" },
+	{ "version = 1;", "g.conf:1: error: \"version\" is a key of a rule file, not of the daemon's configuration: "
+			  "rules lie in /etc/gpuxray/rules.d\n" },
 	{ "sink = \"jornal\";", "g.conf:1: error: unknown sink \"jornal\": did you mean \"journal\"?\n" },
 	{ "sink = 1;", "g.conf:1: error: sink needs a string in double quotes\n" },
 	{ "syslog = true;", "g.conf:1: error: syslog needs a group: { key = value; ... }\n" },
