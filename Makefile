@@ -4,7 +4,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CC ?= gcc
 CLANG ?= clang
-BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/bin/bpftool) bpftool)
+# Ubuntu's /usr/sbin/bpftool only works for the kernel that runs; the tool itself lies in linux-tools.
+BPFTOOL ?= $(firstword $(wildcard /usr/lib/linux-tools/*/bpftool /usr/sbin/bpftool) bpftool)
 PKG_CONFIG ?= pkg-config
 VERSION := 0.1.0
 
