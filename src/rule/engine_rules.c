@@ -133,6 +133,9 @@ static void fit_all(struct engine *e, const struct occasion *o)
 		if (fit_process(e, e->processes.list[i], o) < 0)
 			fit_leave(e, e->processes.list[i], o);
 	}
+	/* A group made for a process whose fit then failed has no member to take it along. */
+	for (size_t i = e->groups_len; i-- > 0;)
+		group_put(e, e->groups[i], o);
 }
 
 static int plan_make(struct engine *e, struct plan *plan, const struct ruleset *rs, int *scales)

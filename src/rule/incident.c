@@ -218,7 +218,8 @@ void incident_update(struct engine *e, const struct subject *s, struct slot *slo
 		}
 		break;
 	}
-	if (f->is_over || has_passed(inc->since_ns, o->time_ns, keep_ns))
+	/* At a tick only: memory that comes and goes within a step is not worth two records a step. */
+	if (f->is_over || (!o->ev && has_passed(inc->since_ns, o->time_ns, keep_ns)))
 		incident_resolve(e, inc, f, o);
 }
 

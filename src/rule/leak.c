@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "model/saturate.h"
 
-/* Counters a ring may have before the coarse levels are given up: 2.4 KiB for each site of each scale. */
+/* Counters a ring may have before the coarse levels are given up: 4.8 KiB for each site of each scale. */
 #define LEAK_SLOTS_MAX 300
 
 void leak_scale_init(struct leak_scale *s, const struct rule *r)
@@ -23,10 +23,12 @@ void leak_scale_init(struct leak_scale *s, const struct rule *r)
 
 struct leak_ring *leak_ring_new(const struct leak_scale *s, uint64_t now_ns, uint64_t bytes)
 {
-	struct leak_ring *ring = calloc(1, sizeof(*ring) + s->slots * sizeof(ring->slot[0]));
+	struct leak_ring *ring = calloc(1, sizeof(*ring) + 2 * (size_t)s->slots * sizeof(ring->slot[0]));
 
 	if (!ring)
 		return NULL;
+	for (uint32_t i = 0; i < s->slots; i++)
+		ring->slot[s->slots + i] = bytes;
 	ring->newest = now_ns / s->epoch_ns;
 	ring->older = bytes;
 	ring->origin_ns = bytes ? now_ns : 0;
@@ -35,31 +37,38 @@ struct leak_ring *leak_ring_new(const struct leak_scale *s, uint64_t now_ns, uin
 
 void leak_ring_clear(struct leak_ring *ring, const struct leak_scale *s)
 {
-	memset(ring->slot, 0, s->slots * sizeof(ring->slot[0]));
+	memset(ring->slot, 0, 2 * (size_t)s->slots * sizeof(ring->slot[0]));
 	ring->origin_ns = ring->older = ring->window = 0;
+}
+
+static uint64_t *leak_history(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
+{
+	return &ring->slot[s->slots + epoch % s->slots];
 }
 
 void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
 {
 	if (epoch <= ring->newest)
 		return;
-	if (ring->window == 0) {
-		ring->newest = epoch;
-		return;
-	}
 	if (epoch - ring->newest >= s->slots) {
 		(void)sat_add(&ring->older, ring->window);
 		memset(ring->slot, 0, s->slots * sizeof(ring->slot[0]));
 		ring->window = 0;
+		for (uint32_t i = 0; i < s->slots; i++)
+			*leak_history(ring, s, i) = ring->older;
 		ring->newest = epoch;
 		return;
 	}
 	while (ring->newest < epoch) {
-		uint64_t *slot = &ring->slot[++ring->newest % s->slots];
+		uint64_t young = ring->slot[ring->newest % s->slots];
+		uint64_t *slot = &ring->slot[++ring->newest % s->slots], *history;
 
 		(void)sat_sub(&ring->window, *slot);
 		(void)sat_add(&ring->older, *slot);
 		*slot = 0;
+		history = leak_history(ring, s, ring->newest);
+		*history = ring->older;
+		(void)sat_add(history, sat_diff(ring->window, young));
 	}
 }
 
@@ -117,8 +126,30 @@ static uint64_t leak_part(const struct leak_ring *ring, const struct leak_scale 
 	return sum;
 }
 
-static void leak_judge_level(const struct leak_ring *ring, const struct leak_scale *s, const struct rule *r,
-			     uint64_t epoch, uint32_t group, struct leak_verdict *v)
+/* The lowest that the history fell in a group of epochs, of which last is the newest. */
+static uint64_t leak_trough(struct leak_ring *ring, const struct leak_scale *s, uint64_t last, uint32_t group)
+{
+	uint64_t low = UINT64_MAX;
+
+	for (uint64_t back = 0; back < group && back <= last; back++) {
+		if (ring->newest - (last - back) < s->slots)
+			low = MIN(low, *leak_history(ring, s, last - back));
+	}
+	/* So long ago that it is not known: nothing. */
+	return low == UINT64_MAX ? 0 : low;
+}
+
+/* By how much the troughs have risen while the judged epochs went by. */
+static uint64_t leak_rise(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group)
+{
+	uint64_t window = (uint64_t)group * s->epochs;
+
+	return sat_diff(leak_trough(ring, s, epoch, group),
+			epoch >= window ? leak_trough(ring, s, epoch - window, group) : 0);
+}
+
+static void leak_judge_level(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t epoch,
+			     uint32_t group, struct leak_verdict *v)
 {
 	uint64_t total = 0, newer = 0, older = 0, max = 0;
 	uint32_t occupied = 0, half = s->epochs / 2, newest_occupied = UINT32_MAX;
@@ -145,7 +176,8 @@ static void leak_judge_level(const struct leak_ring *ring, const struct leak_sca
 	v->is_growing = total > 0 && total >= r->min_growth_bytes &&
 			occupied >= r->occupancy * s->epochs - 1e-9 &&
 			newest_occupied < (s->epochs >= 16 ? s->epochs / 8 : 1) &&
-			(double)newer >= r->keep_ratio * (double)older && max <= total - max;
+			(double)newer >= r->keep_ratio * (double)older && max <= total - max &&
+			(double)leak_rise(ring, s, epoch, group) >= r->keep_ratio * (double)total;
 }
 
 void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t epoch,

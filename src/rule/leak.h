@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Survivor occupancy: live bytes by the epoch in which they were born. A leak keeps something of almost every epoch; a
- * cache only of those in which it grew, a sawtooth of the last few. Judged at the epoch of the rule and at twice and
- * four times it, so that a staircase whose steps lie further apart than one epoch is seen too.
+ * cache only of those in which it grew, a sawtooth of the last few. And what has outlived an epoch must really become
+ * more, trough by trough: of work that lives long and is freed at last, every epoch holds something too. Judged at the
+ * epoch of the rule and at twice and four times it, so that a staircase whose steps lie further apart is seen as well.
  */
 #pragma once
 
@@ -26,7 +27,7 @@ struct leak_ring {
 	uint64_t origin_ns; /* born before: not told apart, in older */
 	uint64_t older;	 /* live bytes of no slot */
 	uint64_t window; /* sum of the slots */
-	uint64_t slot[];
+	uint64_t slot[]; /* then as many of the history: at the start of epoch e, live bytes born before epoch e - 1 */
 };
 
 struct leak_verdict {
@@ -47,8 +48,8 @@ void leak_ring_clear(struct leak_ring *ring, const struct leak_scale *s);
 /* Makes epoch the newest, folding those that fall out of the window into older. */
 void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch);
 /*
- * The verdict while epoch has just begun. is_growing is of the finest level that grows; when none does, mature_bytes and
- * span_ns are of level group, which is the one the last growing verdict had (or 1), and so is is_flat.
+ * The verdict while epoch has just begun. is_growing is of the finest level that grows; when none does, mature_bytes
+ * and span_ns are of level group, which is the one the last growing verdict had (or 1), and so is is_flat.
  */
 void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t epoch,
 		uint32_t group, struct leak_verdict *ret);

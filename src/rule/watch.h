@@ -165,8 +165,8 @@ size_t slots_drop_dead(struct slot *slots, size_t len);
 void slots_link(struct slot *slots, size_t len);
 
 /*
- * fit.c: which rules speak about whom. Keeps what the slots hold where the rule stays. 0 or -ENOMEM, which is tried again
- * at the next tick. fit_process evaluates what has changed.
+ * fit.c: which rules speak about whom. Keeps what the slots hold where the rule stays. 0 or -ENOMEM, which is tried
+ * again at the next tick. fit_process evaluates what has changed.
  */
 int fit_process(struct engine *e, struct process *p, const struct occasion *o);
 int fit_group(struct engine *e, struct group *g, const struct occasion *o);

@@ -232,6 +232,7 @@ TEST(groups_sum_up_their_members)
 	EXPECT_EQ(sim_count(&s, "train", STATE_FIRING), 1);
 	EXPECT_EQ(sim_get(&s, "train", 0)->value, 71 * MIB);
 	sim_free(&s, b);
+	sim_pass(&s, SEC);
 	EXPECT_EQ(sim_count(&s, "unit", STATE_RESOLVED), 1);
 	EXPECT_EQ(sim_count(&s, "train", STATE_RESOLVED), 1);
 	/* A process moves its bytes along when it turns out to be another's. */
@@ -283,6 +284,7 @@ TEST(device_of_all_and_of_the_driver)
 	sim_pass(&s, SEC);
 	EXPECT_EQ(sim_count(&s, "full", STATE_RESOLVED), 1);
 	sim_simple(&s, EVENT_EXIT, 2);
+	sim_pass(&s, SEC);
 	EXPECT_EQ(sim_count(&s, "full", STATE_RESOLVED), 2);
 	/* Back within 100 GiB, it turns out to be a smaller device. */
 	(void)engine_set_device(s.e, "GPU-a", 0, "H200", 60 * GIB, ABSENT_U64);

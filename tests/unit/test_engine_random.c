@@ -98,6 +98,7 @@ static void check(struct sim *s, const struct ledger *l, const bool *alive)
 	struct engine_totals t;
 	uint64_t all = 0;
 
+	sim_tick(s); /* incidents resolve at ticks */
 	for (uint32_t pid = 1; pid <= PIDS; pid++) {
 		struct process *p = sim_process(s, pid);
 		struct site *site;

@@ -61,18 +61,42 @@ TEST(hysteresis)
 		EXPECT_EQ(sim_count(&s, NULL, STATE_FIRING), round + 1);
 		for (int i = 0; i < 10; i++) {
 			sim_free(&s, b[i]);
-			s.now += 100 * MSEC;
-			/* Below 80 MiB: after the third free 77 are left. */
-			EXPECT_EQ(sim_count(&s, NULL, STATE_RESOLVED), round + (i >= 2));
+			if (i < 2) /* 88 MiB are left: not below 80 */
+				sim_pass(&s, 2 * SEC);
+			EXPECT_EQ(sim_count(&s, NULL, STATE_RESOLVED), round);
 		}
+		/* Seen at the next tick, not at the event. */
+		sim_pass(&s, SEC);
+		EXPECT_EQ(sim_count(&s, NULL, STATE_RESOLVED), round + 1);
 	}
 	EXPECT_EQ(s.reports[1]->seq, 2);
 	EXPECT(memcmp(s.reports[0]->incident, s.reports[1]->incident, 16) == 0);
 	EXPECT(memcmp(s.reports[0]->incident, s.reports[2]->incident, 16) != 0);
-	EXPECT_EQ(s.reports[1]->duration_ns, 200 * MSEC);
+	EXPECT_EQ(s.reports[1]->duration_ns, 5 * SEC);
 	EXPECT_EQ(s.reports[1]->peak_bytes, 110 * MIB);
-	EXPECT_EQ(s.reports[1]->value, 77 * MIB);
+	EXPECT_EQ(s.reports[1]->value, 0);
 	EXPECT_EQ(s.reports[0]->duration_ns, ABSENT_U64);
+	sim_done(&s);
+}
+
+/* Scratch memory that comes and goes within a step. */
+TEST(a_dip_between_two_ticks_does_not_resolve)
+{
+	struct sim s;
+
+	sim_new(&s, QUOTA);
+	sim_alloc(&s, 3, 70 * MIB, 1);
+	for (int i = 0; i < 50; i++) {
+		struct block b = sim_alloc(&s, 3, 40 * MIB, 2);
+
+		sim_pass(&s, SEC);
+		sim_free(&s, b);
+		s.now += 10 * MSEC;
+	}
+	EXPECT_EQ(sim_count(&s, NULL, STATE_FIRING), 1);
+	EXPECT_EQ(sim_count(&s, NULL, STATE_RESOLVED), 0);
+	sim_pass(&s, 2 * SEC);
+	EXPECT_EQ(sim_count(&s, NULL, STATE_RESOLVED), 1);
 	sim_done(&s);
 }
 

@@ -386,6 +386,96 @@ TEST(segments_from_many_stacks)
 	sim_done(&s);
 }
 
+static uint64_t seed = 88172645463325252;
+
+static uint64_t below(uint64_t n)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed % n;
+}
+
+/* A server: requests of random life, mean_ms on average, and what each second adds that stays. */
+static void serve(struct sim *s, uint64_t mean_ms, uint64_t seconds, uint64_t leak)
+{
+	static struct {
+		struct block block;
+		uint64_t end;
+	} live[20000];
+	uint64_t until = s->now + seconds * SEC;
+	size_t len = 0;
+
+	while (s->now < until) {
+		/* Twenty new requests a second; the sum of two uniform lives is close enough to a random life. */
+		for (int i = 0; i < 4 && len < 20000; i++) {
+			live[len].block = sim_alloc(s, 9, MIB + below(15 * MIB), 50 + below(3));
+			live[len++].end = s->now + (below(mean_ms) + below(mean_ms)) * MSEC;
+		}
+		if (leak && s->now % SEC < 200 * MSEC)
+			sim_alloc(s, 9, leak, 0x1eaf);
+		sim_pass(s, 200 * MSEC);
+		for (size_t i = len; i-- > 0;) {
+			if (live[i].end > s->now)
+				continue;
+			sim_free(s, live[i].block);
+			live[i] = live[--len];
+		}
+	}
+}
+
+TEST(long_lived_work_in_balance_is_no_leak)
+{
+	static const uint64_t mean_ms[] = { 500, 2000, 4000, 10000, 30000 };
+	struct sim s;
+
+	for (size_t i = 0; i < ARRAY_SIZE(mean_ms); i++) {
+		sim_new(&s, MINIMAL);
+		serve(&s, mean_ms[i], 400, 0);
+		/* While it fills up nobody can know that it will stop; then it must be taken back for good. */
+		EXPECT(sim_count(&s, NULL, STATE_FIRING) <= 1);
+		EXPECT(mean_ms[i] >= 10000 || s.len == 0);
+		EXPECT_EQ(sim_count(&s, NULL, STATE_FIRING), sim_count(&s, NULL, STATE_RESOLVED));
+		if (s.len > 0)
+			EXPECT(s.reports[s.len - 1]->real_usec < SIM_REAL + 1150 * UINT64_C(1000000));
+		sim_done(&s);
+	}
+}
+
+TEST(leak_beneath_a_busy_server)
+{
+	struct report *r;
+	struct sim s;
+
+	sim_new(&s, MINIMAL);
+	serve(&s, 2000, 180, 8 * MIB);
+	ASSERT(s.len >= 1);
+	r = s.reports[0];
+	EXPECT(r->stack_reason == STACK_LOST && r->stack_bytes > 8 * MIB * 15);
+	EXPECT(r->real_usec < SIM_REAL + 1060 * UINT64_C(1000000));
+	printf("# found after %.0f s\n", (double)(r->real_usec - SIM_REAL) / 1e6 - 1000);
+	sim_done(&s);
+}
+
+TEST(bounded_queue_that_has_filled_up)
+{
+	static struct block queue[60];
+	struct sim s;
+
+	sim_new(&s, MINIMAL);
+	for (int i = 0; i < 300; i++) {
+		if (i >= 60)
+			sim_free(&s, queue[i % 60]);
+		queue[i % 60] = sim_alloc(&s, 9, 8 * MIB, 4);
+		sim_pass(&s, SEC);
+	}
+	/* Filling looks like a leak; full, it does not. */
+	ASSERT(s.len == 2);
+	EXPECT_EQ(s.reports[1]->state, STATE_RESOLVED);
+	EXPECT(s.reports[1]->real_usec < SIM_REAL + 1090 * UINT64_C(1000000));
+	sim_done(&s);
+}
+
 TEST(host_memory_is_no_leak_of_the_device)
 {
 	struct sim s;
