@@ -20,7 +20,7 @@
 #include "trace/skeleton.h"
 
 /* libbpf speaks one level below us: users see our own words. */
-static int libbpf_log(enum libbpf_print_level level, const char *fmt, va_list ap)
+_printf_(2, 0) static int libbpf_log(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
 	if (level != LIBBPF_DEBUG)
 		log_linev(7, fmt, ap);
