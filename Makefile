@@ -127,17 +127,17 @@ CATALOGDIR ?= $(PREFIX)/lib/systemd/catalog
 RULESDIR ?= /usr/lib/gpuxray/rules.d
 
 install: all
-	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/sbin/gpuxray
+	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/bin/gpuxray
 	install -d $(DESTDIR)$(RULESDIR) $(DESTDIR)/etc/gpuxray/rules.d
 	install -m644 rules/*.conf $(DESTDIR)$(RULESDIR)/
 	[ -e $(DESTDIR)/etc/gpuxray/gpuxray.conf ] || install -Dm644 contrib/gpuxray.conf $(DESTDIR)/etc/gpuxray/gpuxray.conf
 	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(CATALOGDIR)
-	sed 's|@SBINDIR@|$(PREFIX)/sbin|g' contrib/systemd/gpuxray.service > $(DESTDIR)$(UNITDIR)/gpuxray.service
+	sed 's|/usr/bin/gpuxray|$(PREFIX)/bin/gpuxray|' contrib/systemd/gpuxray.service > $(DESTDIR)$(UNITDIR)/gpuxray.service
 	install -m644 contrib/systemd/gpuxray.catalog $(DESTDIR)$(CATALOGDIR)/gpuxray.catalog
 	[ -n "$(DESTDIR)" ] || { journalctl --update-catalog; systemctl daemon-reload; } 2>/dev/null || true
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/sbin/gpuxray $(DESTDIR)$(UNITDIR)/gpuxray.service $(DESTDIR)$(CATALOGDIR)/gpuxray.catalog
+	rm -f $(DESTDIR)$(PREFIX)/bin/gpuxray $(DESTDIR)$(UNITDIR)/gpuxray.service $(DESTDIR)$(CATALOGDIR)/gpuxray.catalog
 	for f in rules/*.conf; do rm -f $(DESTDIR)$(RULESDIR)/$$(basename $$f); done
 	-rmdir $(DESTDIR)$(RULESDIR) $(DESTDIR)/usr/lib/gpuxray 2>/dev/null
 
