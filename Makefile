@@ -19,10 +19,9 @@ ALL_CFLAGS = -std=gnu11 $(WARN) $(if $(WERROR),-Werror) $(CFLAGS) -fno-omit-fram
 	$(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)
 comma := ,
 
-# -liberty (libiberty) demangles C++ and Rust names.
 LDFLAGS += -Wl,--as-needed
 static_or = $(if $(filter $(1),$(STATIC)),-l:lib$(1).a,-l$(1))
-LIBS := $(call static_or,bpf) $(call static_or,config) -lelf -lz -lsystemd -lpcre2-8 -l:libiberty.a -ldl -lm
+LIBS := $(call static_or,bpf) $(call static_or,config) -lelf -lz -lsystemd -lpcre2-8 -ldl -lm
 
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-7s %s\n' '$(1)' '$(2)')

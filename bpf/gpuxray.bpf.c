@@ -124,10 +124,13 @@ static __always_inline int call_entry(struct pt_regs *ctx)
 	struct call_desc *d = bpf_map_lookup_elem(&calls, &row);
 	struct thread_state *ts;
 	struct books *b;
-	__u64 sp = PT_REGS_SP(ctx);
+	__u64 sp = PT_REGS_SP(ctx), *hit;
 
 	if (!d || d->op == CALL_NONE)
 		return 0;
+	hit = bpf_map_lookup_elem(&hits, &row);
+	if (hit)
+		(*hit)++;
 	b = books_of_current();
 	if (!b)
 		return 0;

@@ -30,6 +30,14 @@ struct {
 	__type(value, __u64);
 } counters SEC(".maps");
 
+/* Hits of each row of the call table: what is probed often is what costs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CALL_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} hits SEC(".maps");
+
 /* Host pid -> books. Not preallocated: kernel memory follows use. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -270,8 +270,8 @@ static long python_frame_step(__u64 index, struct python_ctx *c)
 }
 
 /*
- * start_ns is that of the current process. NULL: no Python is known in it, or no memory. Else the thread's own stack, valid
- * until its next walk; count may be 0.
+ * start_ns is that of the current process. NULL: no Python is known in it, or no memory. Else the thread's own stack,
+ * valid until its next walk; count may be 0.
  */
 static __always_inline struct python_stack *python_walk(struct pt_regs *ctx, __u32 pid, __u64 start_ns)
 {

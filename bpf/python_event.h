@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Python frames, as the probe and the daemon know them: the second header that both compilers see. Include event.h first.
- * The probe sends addresses only; names, files and lines are read later from the process's memory.
+ * Python frames, as the probe and the daemon know them: the second header that both compilers see. Include event.h
+ * first. The probe sends addresses only; names, files and lines are read later from the process's memory.
  */
 #ifndef GPUXRAY_PYTHON_EVENT_H
 #define GPUXRAY_PYTHON_EVENT_H
@@ -13,17 +13,17 @@
 #define PYTHON_FRAMES_MAX 64 /* a power of two */
 
 /*
- * entry: a Python frame is the last (outermost) of its evaluation loop, that is, of one C call of _PyEval_EvalFrameDefault,
- * when entry is not 0. The frames up to and including it stand for that one native frame.
- *   3.11 to 3.14: where on the C stack that call keeps its own frame, in bytes above the stack pointer at the probe: the
- *     native frame F to merge at has sp(F) <= sp + entry < sp(caller of F). No symbol is needed.
- *   3.9, 3.10: every frame is a call of its own and the stack address is not known (PYTHON_ENTRY_UNPLACED): merge the nth
- *     frame at the nth native frame within _PyEval_EvalFrameDefault (its .cold part too), innermost first.
+ * entry: a Python frame is the last (outermost) of its evaluation loop, that is, of one C call of
+ * _PyEval_EvalFrameDefault, when entry is not 0. The frames up to and including it stand for that one native frame.
+ *   3.11 to 3.14: where on the C stack that call keeps its own frame, in bytes above the stack pointer at the probe:
+ *     the native frame F to merge at has sp(F) <= sp + entry < sp(caller of F). No symbol is needed.
+ *   3.9, 3.10: every frame is a call of its own and the stack address is not known (PYTHON_ENTRY_UNPLACED): merge the
+ *     nth frame at the nth native frame within _PyEval_EvalFrameDefault (its .cold part too), innermost first.
  */
 struct python_frame {
 	__u64 code;  /* address of the code object */
 	__u64 instr; /* 3.9: byte index; 3.10: index in units of 2 bytes; 3.11 and later: address of the instruction */
-	__u32 check; /* co_version (3.12 and later) or co_firstlineno: another value there now means another code object */
+	__u32 check; /* co_version (3.12 and later) or co_firstlineno: if it differs later, so does the code object */
 	__u32 entry;
 };
 

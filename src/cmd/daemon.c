@@ -81,6 +81,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *userdata)
 	r = tracer_sweep(d->tracer);
 	if (r < 0)
 		log_debug("clearing what dead processes left failed: %s", strerror(-r));
+	libraries_tick(d->libraries, d->now_ns);
 	if (d->now_ns - d->sweep_ns >= SWEEP_NS) {
 		d->sweep_ns = d->now_ns;
 		(void)libraries_sweep(d->libraries);
@@ -200,7 +201,7 @@ static int start_tracing(struct daemon *d)
 			  strerror(-r));
 		return r;
 	}
-	r = libraries_scan(d->libraries);
+	r = libraries_scan_first(d->libraries);
 	if (r < 0) {
 		log_error("cannot read /proc: %s", strerror(-r));
 		return r;

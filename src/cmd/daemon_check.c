@@ -56,8 +56,11 @@ static void end_the_gone(struct daemon *d)
 		if (tracer_books(d->tracer, k->pid, &b) < 0 || b.start_ns != k->start_ns)
 			gone[n++] = k;
 	}
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		/* At least the news of its end, and what came before it is not known either. */
+		(void)engine_lost(d->engine, gone[i]->pid, gone[i]->start_ns, 1, d->now_ns);
 		daemon_end(d, gone[i]->pid, gone[i]->start_ns);
+	}
 }
 
 static void check_losses(struct daemon *d)

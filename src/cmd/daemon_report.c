@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "cmd/daemon_internal.h"
+#include "trace/calls.h"
 
 static void details(struct daemon *d, struct strbuf *sb)
 {
@@ -146,7 +147,7 @@ static void libraries_json(struct daemon *d, struct strbuf *sb)
 
 static void counters_json(struct daemon *d, struct strbuf *sb)
 {
-	uint64_t c[COUNTER_MAX] = {};
+	uint64_t c[COUNTER_MAX] = {}, hits[CALL_MAX];
 	struct reporter_stats rs = {};
 
 	(void)tracer_counters(d->tracer, c);
@@ -164,6 +165,13 @@ static void counters_json(struct daemon *d, struct strbuf *sb)
 	json_u64(sb, "failed", rs.failed);
 	json_u64(sb, "held", rs.budget_held);
 	json_u64(sb, "queued", rs.queued);
+	strbuf_addc(sb, '}');
+	json_key(sb, "calls");
+	strbuf_addc(sb, '{');
+	if (tracer_hits(d->tracer, hits, MIN(cuda_calls_len, ARRAY_SIZE(hits))) == 0)
+		for (size_t i = 0; i < MIN(cuda_calls_len, ARRAY_SIZE(hits)); i++)
+			if (hits[i])
+				json_u64(sb, call_symbol((unsigned int)i), hits[i]);
 	strbuf_addc(sb, '}');
 	json_u64(sb, "kernel_memory_bytes_max", tracer_memory_bytes(d->tracer));
 }

@@ -460,11 +460,12 @@ void message_frames(const struct field_input *in, size_t count, size_t max, stru
 	size_t start = sb->len, i;
 
 	for (i = 0; i < count && !sb->error; i++) {
+		const char *frame = in->st->frames[i];
 		size_t before = sb->len, room;
 
 		if (i > 0)
 			strbuf_addc(sb, '\n');
-		foreign_escaped(sb, in->redact, in->st->frames[i], FRAME_MAX);
+		foreign_escaped(sb, in->redact, frame && *frame ? frame : "?", FRAME_MAX);
 		/* After any but the last frame there must be room to say how many are missing. */
 		room = i + 1 == in->st->len ? 0 : FRAME_NOTE_MAX;
 		if (sb->len - start + room > max) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The v0 scheme of RFC 2603. Written here because a name of two dozen bytes (a binder over 2^60 lifetimes, a chain of back
- * references) occupies other demanglers for ever, and what is in a symbol table is the traced program's choice.
+ * The v0 scheme of RFC 2603. Written here because a name of two dozen bytes (a binder over 2^60 lifetimes, a chain of
+ * back references) occupies other demanglers for ever, and what is in a symbol table is the traced program's choice.
  */
 #include <stdint.h>
 #include <string.h>

@@ -11,3 +11,5 @@
  * False, with nothing appended, when it is none. Memory, depth and time are bounded whatever the name says.
  */
 bool demangle_rust(struct strbuf *sb, const char *name, size_t max, bool *ret_is_cut);
+/* The same for the scheme before ("_ZN...17h<hash>E"): the hash is left out. */
+bool demangle_rust_old(struct strbuf *sb, const char *name, size_t max, bool *ret_is_cut);

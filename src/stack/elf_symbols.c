@@ -318,8 +318,8 @@ static int add_hit(struct search *s, uint64_t offset, size_t name)
 	return 0;
 }
 
-/* A string ends at end, at this offset of the table; what lies before it begins at start. Linkers let a name be the tail
- * of a longer one. */
+/* A string ends at end, at this offset of the table; what lies before it begins at start. Linkers let a name be the
+ * tail of a longer one. */
 static int match_string(struct search *s, const char *start, const char *end, uint64_t offset)
 {
 	unsigned bits;

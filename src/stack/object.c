@@ -97,8 +97,8 @@ bool mapping_same_file(const struct mapping *a, const struct mapping *b)
 }
 
 /*
- * Looks before it opens: opening a device or a pipe has effects, and the path may lead anywhere. The second open goes to
- * the very inode that was looked at. O_NONBLOCK: a lease must not hold us.
+ * Looks before it opens: opening a device or a pipe has effects, and the path may lead anywhere. The second open goes
+ * to the very inode that was looked at. O_NONBLOCK: a lease must not hold us.
  */
 static int open_regular(const char *path, struct stat *ret)
 {

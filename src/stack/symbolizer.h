@@ -36,7 +36,8 @@ int symbolizer_new(const char *proc_root, const struct symbolizer_limits *limits
 void symbolizer_free(struct symbolizer *s);
 DEFINE_CLEANUP(struct symbolizer, symbolizer_free)
 
-/* Opens each file that the stack's addresses lie in, through the process's own root, and reads its build id. Best effort. */
+/* Opens each file that the stack's addresses lie in, through the process's own root, and reads its build id. Best
+ * effort. */
 void symbolizer_pin(struct symbolizer *s, const struct stack *stack);
 /* 0 or -ENOMEM. stack may be NULL: then info says why, from reason (enum stack_reason). */
 int symbolizer_resolve(struct symbolizer *s, const struct stack *stack, uint8_t reason, struct stack_text **ret);

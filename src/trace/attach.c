@@ -151,7 +151,7 @@ static bool is_taken(const uint64_t *offsets, size_t i)
 	return false;
 }
 
-int tracer_attach(struct tracer *t, int fd, struct probes **ret, struct probes_stats *ret_stats)
+int tracer_attach(struct tracer *t, int fd, bool teachers, struct probes **ret, struct probes_stats *ret_stats)
 {
 	_cleanup_(probes_freep) struct probes *p = calloc(1, sizeof(*p));
 	_cleanup_(elf_file_freep) struct elf_file *elf = NULL;
@@ -179,14 +179,14 @@ int tracer_attach(struct tracer *t, int fd, struct probes **ret, struct probes_s
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	entry.path = back.path = path;
 	for (size_t i = 0; i < cuda_calls_len; i++) {
-		if (!offsets[i])
+		if (!offsets[i] || teachers != !!(cuda_calls[i].how & CALL_TEACHER))
 			continue;
 		if (is_taken(offsets, i)) /* another name of the same code: one probe */
 			continue;
 		st.found++;
 		entry.offset[entry.len] = offsets[i];
 		entry.cookie[entry.len++] = i;
-		if (cuda_calls[i].entry_only)
+		if (cuda_calls[i].how & CALL_ENTRY_ONLY)
 			continue;
 		back.offset[back.len] = offsets[i];
 		back.cookie[back.len++] = i;

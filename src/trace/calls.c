@@ -29,7 +29,11 @@
 	}
 #define OP_ENTRY(sym, what)                                                                                            \
 	{                                                                                                              \
-		sym, { .op = what }, 1                                                                                 \
+		sym, { .op = what }, CALL_ENTRY_ONLY                                                                   \
+	}
+#define OP_TEACHER(sym, what)                                                                                          \
+	{                                                                                                              \
+		sym, { .op = what }, CALL_TEACHER                                                                      \
 	}
 /* the device is in argument n */
 #define CTX_CREATE(sym, n)                                                                                             \
@@ -89,9 +93,9 @@ const struct call cuda_calls[] = {
 	OP("cuCtxPushCurrent_v2", CALL_CTX_PUSH),
 	OP("cuCtxPopCurrent", CALL_CTX_POP),
 	OP("cuCtxPopCurrent_v2", CALL_CTX_POP),
-	OP("cuCtxGetCurrent", CALL_CTX_GET),
-	OP("cuCtxGetDevice", CALL_CTX_DEVICE),
-	OP("cuCtxGetDevice_v2", CALL_CTX_DEVICE),
+	OP_TEACHER("cuCtxGetCurrent", CALL_CTX_GET),
+	OP_TEACHER("cuCtxGetDevice", CALL_CTX_DEVICE),
+	OP_TEACHER("cuCtxGetDevice_v2", CALL_CTX_DEVICE),
 };
 const size_t cuda_calls_len = ARRAY_SIZE(cuda_calls);
 

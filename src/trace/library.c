@@ -10,10 +10,13 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "proc/procfs.h"
 
+/* A thread that allocates asks for its device many times a second. */
+#define TEACH_NS (2 * NSEC_PER_SEC)
 #define PIDS_MAX 1024 /* processes remembered per library; beyond them it is kept until a scan finds nobody */
 
 struct library {
@@ -22,6 +25,8 @@ struct library {
 	bool is_ours; /* reached by its path in our own mount namespace */
 	int fd;
 	struct probes *probes; /* NULL when it could not be probed */
+	struct probes *teachers; /* for a moment, see calls.h */
+	uint64_t teach_until_ns;
 	struct probes_stats stats;
 	int error;
 	uint32_t pids[PIDS_MAX];
@@ -35,6 +40,7 @@ struct libraries {
 	struct library **list;
 	size_t len;
 	uint64_t overflows;
+	bool in_use_before; /* what is found now was mapped before we came */
 };
 
 static void library_free(struct library *l)
@@ -42,6 +48,7 @@ static void library_free(struct library *l)
 	if (!l)
 		return;
 	probes_free(l->probes);
+	probes_free(l->teachers);
 	if (l->fd >= 0)
 		(void)close(l->fd);
 	free(l->path);
@@ -118,6 +125,28 @@ static void add_pid(struct library *lib, uint32_t pid)
 	lib->pids[lib->pids_len++] = pid;
 }
 
+static void teach(struct libraries *l, struct library *lib)
+{
+	struct probes_stats st;
+
+	if (!l->in_use_before || !lib->probes || lib->teachers)
+		return;
+	(void)tracer_attach(l->tracer, lib->fd, true, &lib->teachers, &st);
+	lib->teach_until_ns = clock_monotonic_ns() + TEACH_NS;
+}
+
+void libraries_tick(struct libraries *l, uint64_t now_ns)
+{
+	for (size_t i = 0; i < l->len; i++) {
+		struct library *lib = l->list[i];
+
+		if (!lib->teachers || now_ns < lib->teach_until_ns)
+			continue;
+		probes_free(lib->teachers);
+		lib->teachers = NULL;
+	}
+}
+
 /* Takes the fd in any case. */
 static int add_library(struct libraries *l, int fd_taken, const char *path, uint32_t pid, bool is_ours)
 {
@@ -136,6 +165,7 @@ static int add_library(struct libraries *l, int fd_taken, const char *path, uint
 	known = find(l, st.st_dev, st.st_ino);
 	if (known) {
 		add_pid(known, pid);
+		teach(l, known);
 		return 0;
 	}
 	if (l->len >= l->options.limit) {
@@ -152,8 +182,10 @@ static int add_library(struct libraries *l, int fd_taken, const char *path, uint
 	if (!more || !lib->path)
 		return -ENOMEM;
 	add_pid(lib, pid);
-	lib->error = tracer_attach(l->tracer, lib->fd, &lib->probes, &lib->stats);
+	lib->error = tracer_attach(l->tracer, lib->fd, false, &lib->probes, &lib->stats);
 	int r = lib->error < 0 ? lib->error : 1;
+
+	teach(l, lib);
 
 	if (lib->error == 0 && lib->stats.failed[0])
 		log_warning("%s: these calls could not be probed and are not seen: %s", lib->path, lib->stats.failed);
@@ -245,6 +277,16 @@ static int scan_process(struct libraries *l, uint32_t pid)
 			log_warning("%s (mapped by process %u): cannot probe it: %s", m->path, pid, strerror(-r));
 	}
 	return n;
+}
+
+int libraries_scan_first(struct libraries *l)
+{
+	int r;
+
+	l->in_use_before = true;
+	r = libraries_scan(l);
+	l->in_use_before = false;
+	return r;
 }
 
 int libraries_scan(struct libraries *l)

@@ -35,8 +35,12 @@ DEFINE_CLEANUP(struct libraries, libraries_free)
 bool library_is_driver(const char *path);
 /* A process maps a file; cheap when it is none of ours. 1: newly probed, 0: nothing new, negative: it could not be. */
 int libraries_mapped(struct libraries *l, uint32_t pid, const struct mapping *m);
-/* Looks at every process in /proc. Number of libraries newly probed, or -errno. */
+/* To be called about every second: takes the teachers off again. */
+void libraries_tick(struct libraries *l, uint64_t now_ns);
+/* Looks at every process in /proc. Number of libraries newly probed, or -errno. The first one is for processes that were
+ * there before us: it also probes the calls that teach a thread's device, for two seconds. */
 int libraries_scan(struct libraries *l);
+int libraries_scan_first(struct libraries *l);
 /* Lets go of files that nobody maps any more and that would otherwise be held for us: deleted ones, and those of other
  * mount namespaces, whose mounts a probe pins. Number detached. */
 int libraries_sweep(struct libraries *l);

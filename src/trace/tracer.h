@@ -36,10 +36,11 @@ struct probes_stats {
 };
 
 /*
- * Attaches every call of the table that the file exports; fd is borrowed. A symbol that is refused does not keep the
+ * Attaches the calls of the table that the file exports, either all but the teachers (see call_how) or the teachers alone;
+ * fd is borrowed. A symbol that is refused does not keep the
  * others from being attached. 0, -ENOENT (no symbol of ours in it), -errno.
  */
-int tracer_attach(struct tracer *t, int fd, struct probes **ret, struct probes_stats *ret_stats);
+int tracer_attach(struct tracer *t, int fd, bool teachers, struct probes **ret, struct probes_stats *ret_stats);
 void probes_free(struct probes *p); /* detaches; accepts NULL */
 DEFINE_CLEANUP(struct probes, probes_free)
 
@@ -61,5 +62,7 @@ int tracer_each_live(struct tracer *t, int (*fn)(const struct live_key *k, const
 int tracer_sweep(struct tracer *t);
 int tracer_counters(struct tracer *t, uint64_t ret[COUNTER_MAX]);
 const char *counter_name(enum counter c);
+/* Hits of each row of the call table since the start; n rows. 0 or -errno. */
+int tracer_hits(struct tracer *t, uint64_t *ret, size_t n);
 /* Upper bound of kernel memory of the maps at their configured sizes, in bytes; see the comment in tracer_maps.c. */
 uint64_t tracer_memory_bytes(const struct tracer *t);

@@ -136,9 +136,10 @@ int tracer_sweep(struct tracer *t)
 	return (int)n;
 }
 
-int tracer_counters(struct tracer *t, uint64_t ret[COUNTER_MAX])
+/* Sums a per-CPU array. */
+static int sum_cpus(int fd, uint64_t *ret, uint32_t n)
 {
-	int cpus = libbpf_num_possible_cpus(), fd = bpf_map__fd(t->skel->maps.counters);
+	int cpus = libbpf_num_possible_cpus();
 	_cleanup_free_ uint64_t *values = NULL;
 
 	if (cpus < 0)
@@ -146,7 +147,7 @@ int tracer_counters(struct tracer *t, uint64_t ret[COUNTER_MAX])
 	values = calloc((size_t)cpus, sizeof(*values));
 	if (!values)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < COUNTER_MAX; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		ret[i] = 0;
 		if (bpf_map_lookup_elem(fd, &i, values) < 0)
 			return -errno;
@@ -154,6 +155,16 @@ int tracer_counters(struct tracer *t, uint64_t ret[COUNTER_MAX])
 			ret[i] += values[c];
 	}
 	return 0;
+}
+
+int tracer_counters(struct tracer *t, uint64_t ret[COUNTER_MAX])
+{
+	return sum_cpus(bpf_map__fd(t->skel->maps.counters), ret, COUNTER_MAX);
+}
+
+int tracer_hits(struct tracer *t, uint64_t *ret, size_t n)
+{
+	return sum_cpus(bpf_map__fd(t->skel->maps.hits), ret, (uint32_t)MIN(n, (size_t)CALL_MAX));
 }
 
 const char *counter_name(enum counter c)

@@ -65,7 +65,8 @@ static inline void made_done(struct made *m)
 	strbuf_done(&m->names);
 }
 
-static inline void made_symbol(struct made *m, const char *name, uint64_t vaddr, uint64_t size, int info, uint16_t section)
+static inline void made_symbol(struct made *m, const char *name, uint64_t vaddr, uint64_t size, int info,
+			       uint16_t section)
 {
 	Elf64_Sym sym = {
 		.st_name = (uint32_t)m->names.len, .st_info = (unsigned char)info, .st_shndx = section, .st_value = vaddr,
