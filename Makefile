@@ -118,7 +118,11 @@ check:
 demo: all fake
 	$(Q)tests/demo
 
-bench: all fake
+$(O)/tests/bench/%: tests/bench/%.c
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $< -lsystemd -o $@
+
+bench: all fake $(O)/tests/bench/journal_tail
 	$(Q)tests/bench/run
 
 UNITDIR ?= $(PREFIX)/lib/systemd/system

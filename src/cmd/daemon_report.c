@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "cmd/daemon_internal.h"
+#include "model/process.h"
 #include "trace/calls.h"
 
 static void details(struct daemon *d, struct strbuf *sb)
@@ -176,6 +177,39 @@ static void counters_json(struct daemon *d, struct strbuf *sb)
 	json_u64(sb, "kernel_memory_bytes_max", tracer_memory_bytes(d->tracer));
 }
 
+static void one_limit(struct strbuf *sb, const char *name, uint64_t used, uint64_t max, uint64_t overflows)
+{
+	strbuf_addc(sb, ',');
+	strbuf_addc(sb, '{');
+	json_str(sb, "name", name);
+	json_u64(sb, "used", used);
+	json_u64(sb, "max", max);
+	json_u64(sb, "overflows", overflows);
+	strbuf_addc(sb, '}');
+}
+
+/* The limits of the edges, behind the engine's in its list, which is the last member. */
+static void limits_json(struct daemon *d, struct strbuf *sb)
+{
+	const struct limits *l = &d->settings->limits;
+	struct reporter_stats rs = {};
+	uint64_t c[COUNTER_MAX] = {}, live = 0;
+	struct process *p;
+	size_t iter = 0;
+
+	while ((p = engine_next_process(d->engine, &iter)))
+		live += p->live_count;
+	(void)tracer_counters(d->tracer, c);
+	reporter_stats(d->reporter, &rs);
+	strbuf_truncate(sb, sb->len - 1);
+	/* The kernel's table of processes has the same size and is full first: calls of further processes are not seen. */
+	one_limit(sb, "kernel_processes", d->known.len, l->processes, c[COUNTER_PROCESS_FULL]);
+	one_limit(sb, "live_allocations", live, l->live_allocations, c[COUNTER_LIVE_FULL]);
+	one_limit(sb, "queue", rs.queued, l->queue, rs.dropped);
+	one_limit(sb, "libraries", libraries_count(d->libraries), l->libraries, libraries_overflows(d->libraries));
+	strbuf_addc(sb, ']');
+}
+
 static void status_json(struct daemon *d, struct strbuf *sb)
 {
 	struct engine_totals t;
@@ -193,6 +227,7 @@ static void status_json(struct daemon *d, struct strbuf *sb)
 	json_u64(sb, "rules_loaded", d->rule_count);
 	json_str(sb, "rules_digest", d->digest);
 	engine_status_json(d->engine, sb, clock_monotonic_ns());
+	limits_json(d, sb);
 	strbuf_adds(sb, "}\n");
 }
 

@@ -179,8 +179,9 @@ VALUE(cmdline)
 	size_t len = s ? strlen(s) : 0;
 
 	/* A command line cut when it was captured may end within a secret, which no pattern would know by its half: without
-	 * its last word, then. */
+	 * its last word, then. How long it was nobody knows. */
 	if (len >= IDENTITY_CMDLINE_MAX - 1) {
+		static const char note[] = "[rest cut]";
 		char *blank;
 
 		whole = strdup(s);
@@ -193,6 +194,9 @@ VALUE(cmdline)
 			blank[1] = '\0';
 			s = whole;
 		}
+		(void)add_foreign(in, s, max - strlen(note), sb);
+		strbuf_adds(sb, note);
+		return true;
 	}
 	return add_foreign(in, s, max, sb);
 }

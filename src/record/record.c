@@ -96,6 +96,18 @@ static void add_detail(struct record *r, const char *detail, const struct redact
 	}
 }
 
+/* journald would add the command line as it is. A cut one may go on with a secret. */
+static bool has_secrets(const struct field_input *in)
+{
+	_cleanup_strbuf_ struct strbuf clear = STRBUF_INIT;
+	const char *s = in->r->id ? in->r->id->cmdline : NULL;
+
+	if (!s || !in->redact)
+		return false;
+	redact_text(in->redact, s, &clear);
+	return clear.error || strlen(s) >= IDENTITY_CMDLINE_MAX - 1 || strcmp(strbuf_str(&clear), s) != 0;
+}
+
 static void add_object(struct record *r, const struct field_input *in, bool object_pid_ok)
 {
 	const struct identity *id = in->r->id;
@@ -103,7 +115,7 @@ static void add_object(struct record *r, const struct field_input *in, bool obje
 	for (size_t i = 0; i < ARRAY_SIZE(field_object_unit); i++)
 		if (add_data(r, in, &field_object_unit[i], &r->stand_in[r->stand_in_len]))
 			r->stand_in_len++;
-	if (object_pid_ok && !in->r->process_ended && id && add_field(r, in, &field_object_pid)) {
+	if (object_pid_ok && !in->r->process_ended && id && !has_secrets(in) && add_field(r, in, &field_object_pid)) {
 		r->object_pid = id->pid;
 		r->object_start_ticks = id->start_ticks;
 		return;

@@ -58,7 +58,7 @@ int engine_set_ordinal(struct engine *e, uint32_t pid, uint64_t start_ns, int or
 	struct process *p;
 	int r, slot;
 
-	if (ordinal < 0)
+	if (ordinal < EVENT_NO_DEVICE)
 		return -EINVAL;
 	r = engine_get_process(e, pid, start_ns, &o, &p);
 	if (r < 0)

@@ -30,6 +30,7 @@ LIBCUDA = FAKE + "/libcuda.so.1"
 INSIDE = "GPUXRAY_E2E"
 SOCKET = "/run/gpuxray/status.sock"
 JOURNAL = "/run/systemd/journal/socket"
+JOURNALD_PID = TMP + "/journald.pid"
 CATALOGS = "/usr/lib/systemd/catalog"
 TEST_SECONDS = 90  # a test that takes longer hangs
 
@@ -112,6 +113,18 @@ def journal_json(*args):
     if r.returncode and "No entries" not in r.stderr:
         raise Failure(f"journalctl: {r.stderr.strip()}")
     return [json.loads(line) for line in r.stdout.splitlines() if line.startswith("{")]
+
+
+def journald_pid():
+    with open(JOURNALD_PID) as f:
+        return int(f.read())
+
+
+def need_multi():
+    """Only uprobe_multi links do without CAP_SYS_ADMIN and with one link for all symbols."""
+    major, minor = map(int, os.uname().release.split(".")[:2])
+    if (major, minor) < (6, 6):
+        raise Skip(f"kernel {major}.{minor} has no uprobe_multi links")
 
 
 def show_record(r):
@@ -279,7 +292,7 @@ class Daemon(Process):
         want = {"GPUXRAY_" + k.upper(): str(v) for k, v in fields.items()}
         if pid is not None:
             want["GPUXRAY_PID"] = str(pid)
-        return [r for r in journal_json(f"_PID={self.pid}") if all(r.get(k) == v for k, v in want.items())]
+        return journal_json(f"_PID={self.pid}", *(f"{k}={v}" for k, v in want.items()))
 
     def wait_record(self, pid=None, seconds=10, count=1, **fields):
         """The newest of at least count such records."""
@@ -352,7 +365,9 @@ class Case:
 
     def explain(self, why):
         """What a reader of a failure needs to see."""
-        out = [*why]
+        out = [line[:1000] for line in why[:12]]
+        if len(why) > len(out):
+            out.append(f"... and {len(why) - len(out)} more")
         for p in self.processes:
             tail = p.stderr().splitlines()[-30:]
             if tail:

@@ -36,11 +36,13 @@ def ledgers(case, options, threads, mode):
 
 @h.test("one thread: every class, count, failure and device, to the byte (uprobe_multi)")
 def one_multi(case):
+    h.need_multi()
     ledgers(case, (), 1, "uprobe_multi")
 
 
 @h.test("four threads: every class, count, failure and device, to the byte (uprobe_multi)")
 def four_multi(case):
+    h.need_multi()
     ledgers(case, (), 4, "uprobe_multi")
 
 
