@@ -31,11 +31,14 @@ int main(void)
 		return 1;
 	}
 	(void)sd_journal_previous(j);
+	(void)sd_journal_get_fd(j); /* starts to watch the folder */
 	for (;;) {
 		r = sd_journal_next(j);
 		if (r < 0)
 			return 1;
 		if (r == 0) {
+			/* New files are only seen by those who watch the folder. */
+			(void)sd_journal_process(j);
 			usleep(200);
 			continue;
 		}

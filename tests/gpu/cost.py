@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the daemon costs the programs it watches: each figure without and with it, in turn, and the difference.
+"""What the daemon costs the programs it watches: each figure without it, with empty probes, and with it, in turn.
 
 Usage: cost.py FOLDER_OF_BUILT_PROGRAMS. Exit status 1 when something could not be measured; it judges no number.
 """
@@ -93,21 +93,44 @@ def spread(values):
     return f"{min(values):.1f}..{max(values):.1f}"
 
 
-def report(without, with_):
-    complete = True
-    print(f"\n{'':<24}{'without':>12}{'spread':>22}{'with':>12}{'spread':>22}{'added':>12}{'':>9}")
-    for key in list(without) + [k for k in with_ if k not in without]:
-        a, b = without.get(key, []), with_.get(key, [])
+KINDS = ("without", "empty probes", "with")
+
+
+def report(tables):
+    """Medians; what the daemon adds, and that as a multiple of what empty probes on the same calls add."""
+    complete = all(tables.values())
+    print(f"\n{'':<24}" + "".join(f"{k:>14}{'spread':>20}" for k in KINDS) + f"{'added':>12}{'':>9}{'x empty':>9}")
+    for key in dict.fromkeys(k for t in tables.values() for k in t):
         name, size = key
         label = f"{name} {size} B, ns" if size else f"{name}, steps/s"
-        if len(a) < ROUNDS or len(b) < ROUNDS:
-            print(f"{label:<24}measured {len(a)} and {len(b)} times, not {ROUNDS}")
+        seen = [tables[k].get(key, []) for k in KINDS]
+        if min(map(len, seen)) < ROUNDS:
+            print(f"{label:<24}measured {', '.join(str(len(x)) for x in seen)} times, not {ROUNDS}")
             complete = False
-        if not a or not b:
+        if not all(seen):
             continue
-        ma, mb = statistics.median(a), statistics.median(b)
-        print(f"{label:<24}{ma:>12.1f}{spread(a):>22}{mb:>12.1f}{spread(b):>22}{mb - ma:>+12.1f}{100 * (mb - ma) / ma:>+8.2f}%")
-    return complete and bool(without) and bool(with_)
+        none, bare, ours = map(statistics.median, seen)
+        ratio = f"{(ours - none) / (bare - none):>9.2f}" if size and bare > none else f"{'':>9}"
+        print(f"{label:<24}" + "".join(f"{statistics.median(x):>14.1f}{spread(x):>20}" for x in seen)
+              + f"{ours - none:>+12.1f}{100 * (ours - none) / none:>+8.2f}%" + ratio)
+    return complete
+
+
+def with_daemon(built, loops, table, number, *options):
+    daemon = Daemon("cost", *options)
+    if not daemon.start():
+        return False
+    one_round(built, loops, table)
+    status = daemon.status() or {}
+    seen = status.get("counters", {}).get("events", 0)
+    print(f"round {number} {' '.join(options)}: {seen} events, {status.get('lost_events')} lost", flush=True)
+    good = bool(seen) == (not options)
+    if not good:
+        print("the daemon saw nothing, or empty probes saw something: the cost was not measured")
+    if daemon.stop() != 0:
+        good = False
+        print("the daemon did not end well: see cost.log in", WORK)
+    return good
 
 
 def main():
@@ -116,31 +139,19 @@ def main():
         "train": Loop("train", {}),
         "train uncached": Loop("train_uncached", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
     }
-    without, with_ = {}, {}
+    tables = {k: {} for k in KINDS}
     good = all(loop.ready for loop in loops.values())
     if not good:
         print("a training loop did not start: see *.stderr in", WORK)
     try:
         for i in range(ROUNDS):
-            one_round(sys.argv[1], loops, without)
-            daemon = Daemon("cost")
-            if not daemon.start():
-                good = False
-                break
-            one_round(sys.argv[1], loops, with_)
-            status = daemon.status() or {}
-            seen = status.get("counters", {}).get("events", 0)
-            print(f"round {i + 1}: {seen} events, {status.get('lost_events')} lost", flush=True)
-            if not seen:
-                good = False
-                print("the daemon saw nothing: its cost was not measured")
-            if daemon.stop() != 0:
-                good = False
-                print("the daemon did not end well: see cost.log in", WORK)
+            one_round(sys.argv[1], loops, tables["without"])
+            good = with_daemon(sys.argv[1], loops, tables["empty probes"], i + 1, "--bare-probes") and good
+            good = with_daemon(sys.argv[1], loops, tables["with"], i + 1) and good
     finally:
         for loop in loops.values():
             loop.finish()
-    good = report(without, with_) and good
+    good = report(tables) and good
     print("measured" if good else "NOT all measured")
     return 0 if good else 1
 

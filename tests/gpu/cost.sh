@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# What the daemon costs the programs it watches, on a real GPU: see cost.py. About three minutes. Run as root, with ./gpuxray
+# What the daemon costs the programs it watches, on a real GPU: see cost.py. About five minutes. Run as root, with ./gpuxray
 # built.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

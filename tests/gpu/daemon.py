@@ -28,7 +28,8 @@ def records(path):
 
 
 class Daemon:
-    def __init__(self, name):
+    def __init__(self, name, *options):
+        self.options = options
         os.makedirs(WORK, exist_ok=True)
         self.records_path = f"{WORK}/{name}.jsonl"
         self.log_path = f"{WORK}/{name}.log"
@@ -39,7 +40,8 @@ class Daemon:
     def start(self, wait_s=30):
         with open(self.records_path, "wb") as out, open(self.log_path, "ab") as err:
             self.process = subprocess.Popen(
-                [GPUXRAY, "run", "--config", "/dev/null", "--rules", "tests/gpu/rules.conf", "--sink", "json"],
+                [GPUXRAY, "run", "--config", "/dev/null", "--rules", "tests/gpu/rules.conf", "--sink", "json",
+                 *self.options],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=self.env)
         end = time.monotonic() + wait_s
         while time.monotonic() < end and self.process.poll() is None:
