@@ -192,17 +192,20 @@ static __always_inline void book_alloc(struct books *b, __u32 pid, const struct 
 	bool tracked = v->bytes <= BYTES_MAX, urgent;
 	struct event *ev;
 
-	old = bpf_map_lookup_elem(&live, key);
-	if (old) {
-		struct live_value was = *old;
-
-		if (bpf_map_delete_elem(&live, key) == 0)
-			book_free(b, pid, key->addr, &was, v->call, EVENT_F_REPLACED);
-	}
 	v->birth_ns = bpf_ktime_get_ns();
-	if (tracked && bpf_map_update_elem(&live, key, v, BPF_ANY)) {
-		count(COUNTER_LIVE_FULL);
-		tracked = false;
+	if (!tracked || bpf_map_update_elem(&live, key, v, BPF_NOEXIST)) {
+		/* The address is still in the books (its free was not seen), or there is no room. */
+		old = bpf_map_lookup_elem(&live, key);
+		if (old) {
+			struct live_value was = *old;
+
+			if (bpf_map_delete_elem(&live, key) == 0)
+				book_free(b, pid, key->addr, &was, v->call, EVENT_F_REPLACED);
+		}
+		if (tracked && bpf_map_update_elem(&live, key, v, BPF_ANY)) {
+			count(COUNTER_LIVE_FULL);
+			tracked = false;
+		}
 	}
 	add(&b->alloc_count, 1);
 	before = after = b->device_bytes;

@@ -8,20 +8,8 @@
 #define CHUNK_BYTES sizeof(((struct thread_state *)0)->chunk)
 /* No real frame is larger: a saved frame pointer that jumps further is not one. */
 #define FRAME_BYTES_MAX (1ull << 20)
+#define FRAMES_INLINE 24
 #define USER_ADDRESS_MAX (1ull << 56)
-
-/* Registers at the entry of the probed function: where the caller goes on, and the caller's frame pointer. */
-static __always_inline bool entry_frame(struct pt_regs *ctx, __u64 *ret_sp, __u64 *ret_fp, __u64 *ret_ra)
-{
-	*ret_sp = PT_REGS_SP(ctx);
-	*ret_fp = PT_REGS_FP(ctx);
-#if defined(__TARGET_ARCH_arm64)
-	*ret_ra = ctx->user_regs.regs[30];
-	return true;
-#else
-	return bpf_probe_read_user(ret_ra, sizeof(*ret_ra), (void *)*ret_sp) == 0;
-#endif
-}
 
 struct walk {
 	struct thread_state *ts;
@@ -85,8 +73,17 @@ got:
 	if (frame[0] <= w->fp || frame[0] - w->fp > FRAME_BYTES_MAX || (frame[0] & 7))
 		return 1;
 	w->fp = frame[0];
-	w->is_cut = index + 1 == EVENT_STACK_MAX - 2;
+	w->is_cut = index + 1 == EVENT_STACK_MAX - 2 - FRAMES_INLINE;
 	return 0;
+}
+
+/* The first frames without the cost of bpf_loop(), which is that of a frame. */
+static __always_inline void walk_all(struct walk *w)
+{
+	for (__u32 i = 0; i < FRAMES_INLINE; i++)
+		if (walk_one(0, w))
+			return;
+	bpf_loop(EVENT_STACK_MAX - 2 - FRAMES_INLINE, walk_one, w, 0);
 }
 
 /*
@@ -103,17 +100,24 @@ static __always_inline void take_stack(struct pt_regs *ctx, struct books *b, __u
 	struct walk w = { .ts = ts, .hash = 0xcbf29ce484222325ull ^ b->gen };
 
 	ts->stack = 0;
-	if (!entry_frame(ctx, &sp, &w.fp, &ra)) {
+	sp = PT_REGS_SP(ctx);
+	w.fp = PT_REGS_FP(ctx);
+	w.base = sp;
+	w.len = 0;
+	if (!fill_chunk(&w, sp)) {
 		ts->stack_reason = STACK_FAULT;
 		count(COUNTER_STACK_FAULT);
 		return;
 	}
+#if defined(__TARGET_ARCH_arm64)
+	ra = ctx->user_regs.regs[30];
+#else
+	ra = ts->chunk[0];
+#endif
 	walk_add(&w, PT_REGS_IP(ctx));
 	walk_add(&w, ra);
-	w.base = sp;
-	w.len = 0;
 	if (w.fp > sp && w.fp - sp <= FRAME_BYTES_MAX && !(w.fp & 7))
-		bpf_loop(EVENT_STACK_MAX - 2, walk_one, &w, 0);
+		walk_all(&w);
 	reason = w.is_cut ? STACK_DEPTH : STACK_OK;
 	n = w.n;
 	key = w.hash | 1; /* 0 means no stack */
