@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by elf_file.c and elf_symbols.c only. Every number below came from the file and is believed only as an upper
+/* Shared by the ELF and unwind files of this folder only. Every number below came from the file and is believed only as an upper
  * bound: a read past the end comes back short. */
 #pragma once
 

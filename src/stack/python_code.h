@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Python frames to names and lines. What was read of a code object is remembered, so its frames keep their names
+ * after the process has gone; frames of code objects not read by then have none. One thread owns it.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../bpf/event.h"
+#include "../bpf/python_event.h"
+#include "base/cleanup.h"
+#include "stack/memory.h"
+#include "stack/python_offsets.h"
+
+struct python_codes;
+
+#define PYTHON_CODES_BYTES_DEFAULT ((size_t)16 << 20)
+
+/* max_bytes: of all names and line tables; the least recently used go first. 0 or -ENOMEM. */
+int python_codes_new(size_t max_bytes, struct python_codes **ret);
+void python_codes_free(struct python_codes *c);
+DEFINE_CLEANUP(struct python_codes, python_codes_free)
+
+/* UTF-8 but for bytes of file names that never were; hostile: escape them. Borrowed until the next call. */
+struct python_name {
+	const char *function; /* qualified from 3.11 on */
+	const char *file;
+	uint32_t line; /* 0 = not known */
+	uint32_t first_line; /* of the function */
+};
+
+/*
+ * 0; -ESTALE: other things are at that address by now ("code object was freed"); -ESRCH: the process is gone and the
+ * code object was never read; -EPERM; -ENOMEM. Reads at most a few hundred KiB.
+ */
+int python_codes_resolve(struct python_codes *c, const struct memory *m, const struct python_info *info,
+			 const struct python_frame *f, struct python_name *ret);

@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/map64.h"
+#include "stack/unwind_cache.h"
+#include "stack/unwind_expr.h"
+
+#define MEMO_SIZE 16 /* mappings of one stack whose file is known, a power of two */
+#define EXPR_MAX 1024
+
+/* Kept across calls: rbx, rbp, r12-r15. */
+#define SAVED_REGISTERS (1u << CFI_BX | 1u << CFI_BP | 0xfu << CFI_R12)
+
+struct unwinder {
+	struct unwind_cache cache;
+	uint64_t work;
+	uint32_t depth;
+	struct unwound_frame *frames;
+};
+
+struct value {
+	uint64_t v;
+	/* Where in the stack it came from; 0 = it is computed from sp, ... */
+	uint64_t stored_at;
+	bool is_initial; /* ... or the probe took it */
+};
+
+struct walk {
+	struct unwinder *u;
+	const struct raw_stack *s;
+	struct unwound *out;
+	size_t count;
+	struct value regs[CFI_REGISTERS]; /* of the last frame; CFI_RA: its pc */
+	uint32_t known; /* bit n: regs[n] */
+	uint32_t missed; /* not known because it lay outside the copy */
+	uint64_t work;
+	bool has_missed; /* a read of the row being applied lay outside the copy */
+	uint64_t missed_at;
+	int error; /* -ENOMEM */
+	struct {
+		const struct mapping *mapping;
+		uint64_t object;
+	} memo[MEMO_SIZE];
+};
+
+int unwinder_new(const char *proc_root, const struct unwinder_limits *limits, struct unwinder **ret)
+{
+#if defined(__x86_64__)
+	_cleanup_(unwinder_freep) struct unwinder *u = calloc(1, sizeof(*u));
+	int r;
+
+	if (!u)
+		return -ENOMEM;
+	r = unwind_cache_init(&u->cache, proc_root, limits);
+	if (r < 0)
+		return r;
+	u->work = limits->work;
+	u->depth = limits->depth ? limits->depth : 1;
+	u->frames = calloc(u->depth, sizeof(*u->frames));
+	if (!u->frames)
+		return -ENOMEM;
+	*ret = TAKE_PTR(u);
+	return 0;
+#else
+	return -EOPNOTSUPP;
+#endif
+}
+
+void unwinder_free(struct unwinder *u)
+{
+	if (!u)
+		return;
+	unwind_cache_done(&u->cache);
+	free(u->frames);
+	free(u);
+}
+
+void unwinder_trim(struct unwinder *u, uint64_t idle_ns)
+{
+	const uint64_t now = clock_monotonic_ns();
+
+	objects_trim(&u->cache.objects, now > idle_ns ? now - idle_ns : 0);
+}
+
+size_t unwinder_bytes(const struct unwinder *u)
+{
+	return sizeof(*u) + u->depth * sizeof(*u->frames) + unwind_cache_bytes(&u->cache);
+}
+
+const char *unwind_reason_text(enum unwind_reason reason)
+{
+	static const char *const texts[UNWIND_REASON_MAX] = {
+		[UNWIND_DEPTH] = "more frames than the limit",
+		[UNWIND_COPY_END] = "stack larger than the copy",
+		[UNWIND_OUTSIDE] = "continues on another stack",
+		[UNWIND_NO_MAPS] = "address space unknown",
+		[UNWIND_NOT_MAPPED] = "return address not in known code",
+		[UNWIND_RETURN_PROBE] = "cut by a return probe",
+		[UNWIND_NO_FILE] = "generated code",
+		[UNWIND_UNREADABLE] = "file could not be opened",
+		[UNWIND_NO_INFO] = "no unwind information",
+		[UNWIND_BAD_INFO] = "unusable unwind information",
+		[UNWIND_NO_REGISTER] = "unwind information needs an unknown register",
+		[UNWIND_LOOP] = "unwind information leads in a circle",
+		[UNWIND_WORK] = "unwind information too costly",
+	};
+
+	return reason < UNWIND_REASON_MAX ? texts[reason] : NULL;
+}
+
+static bool in_copy(const struct walk *w, uint64_t addr, size_t len)
+{
+	const uint64_t at = addr - w->s->sp;
+
+	return addr >= w->s->sp && at <= w->s->copy_len && len <= w->s->copy_len - at;
+}
+
+static bool read_stack(struct walk *w, uint64_t addr, size_t len, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	if (!in_copy(w, addr, len)) {
+		w->has_missed = true;
+		w->missed_at = addr;
+		return false;
+	}
+	memcpy(&v, w->s->copy + (addr - w->s->sp), len);
+	for (size_t i = 0; len == 8 && i < w->s->fix_count; i++) {
+		if (w->s->fixes[i].address == addr)
+			v = w->s->fixes[i].value;
+	}
+	*ret = v;
+	return true;
+}
+
+/* Whether what lies at addr was cut off, or is not of this stack at all. */
+static enum unwind_reason reason_outside(const struct walk *w, uint64_t addr)
+{
+	return addr >= w->s->sp && w->s->is_truncated ? UNWIND_COPY_END : UNWIND_OUTSIDE;
+}
+
+/* The position of the frames depends on the word at addr. */
+static void note_address_slot(struct walk *w, uint64_t addr)
+{
+	struct unwound *out = w->out;
+	const uint64_t slot = addr - w->s->sp;
+
+	if (!in_copy(w, addr, 8) || slot >= UNWIND_NO_SLOT)
+		return;
+	for (size_t i = out->address_slot_count; i > 0; i--) {
+		if (out->address_slots[i - 1] == slot)
+			return;
+	}
+	if (out->address_slot_count == UNWOUND_ADDRESS_SLOTS_MAX)
+		out->has_more_slots = true;
+	else
+		out->address_slots[out->address_slot_count++] = (uint32_t)slot;
+}
+
+static void note_register(struct walk *w, unsigned int reg)
+{
+	const struct value *v = &w->regs[reg];
+
+	if (v->stored_at)
+		note_address_slot(w, v->stored_at);
+	else if (v->is_initial && reg != CFI_SP && reg != CFI_RA)
+		w->out->register_mask |= 1u << reg;
+}
+
+static bool expr_register(void *userdata, unsigned int reg, uint64_t *ret)
+{
+	struct walk *w = userdata;
+
+	if (reg >= CFI_REGISTERS || !(w->known & 1u << reg))
+		return false;
+	note_register(w, reg);
+	*ret = w->regs[reg].v;
+	return true;
+}
+
+static bool expr_memory(void *userdata, uint64_t addr, unsigned int size, uint64_t *ret)
+{
+	struct walk *w = userdata;
+
+	if (!read_stack(w, addr, size, ret))
+		return false;
+	note_address_slot(w, addr);
+	return true;
+}
+
+/* Rare: the expression's bytes are read from the file each time. 0, -ENODATA, -EBADMSG, -EBADF, -ENOMEM. */
+static int evaluate(struct walk *w, const struct mapping *m, const struct cfi_row *row, const struct cfi_rule *rule,
+		    const uint64_t *cfa, uint64_t *ret)
+{
+	const struct expr_reader reader = { .userdata = w, .get_register = expr_register, .get_memory = expr_memory };
+	uint8_t code[EXPR_MAX];
+	struct elf_file *elf = NULL;
+	uint64_t id = 0;
+	int r;
+
+	r = unwind_cache_object(&w->u->cache, w->s->pid, m, &id, &elf);
+	if (r < 0)
+		return r;
+	r = elf ? cfi_expression(row, rule, elf, code, sizeof(code)) : -EBADMSG;
+	if (r < 0)
+		return r;
+	return expr_eval(code, (size_t)r, cfa, &reader, ret);
+}
+
+/* The address or value that a rule speaks of, before any read of the stack; *ret_is_stored: the word lies there. */
+static int rule_operand(struct walk *w, const struct mapping *m, const struct cfi_row *row,
+			const struct cfi_rule *rule, const uint64_t *cfa, uint64_t *ret, bool *ret_is_stored)
+{
+	const uint64_t value = (uint64_t)(int64_t)rule->value;
+
+	*ret_is_stored = rule->kind == CFI_AT_CFA || rule->kind == CFI_AT_REGISTER || rule->kind == CFI_AT_EXPRESSION;
+	switch (rule->kind) {
+	case CFI_AT_CFA:
+	case CFI_CFA_PLUS:
+		*ret = *cfa + value;
+		return 0;
+	case CFI_REGISTER:
+	case CFI_AT_REGISTER:
+		if (!(w->known & 1u << rule->reg)) {
+			w->has_missed |= w->missed >> rule->reg & 1;
+			return -ENODATA;
+		}
+		note_register(w, rule->reg);
+		*ret = w->regs[rule->reg].v + value;
+		return 0;
+	case CFI_EXPRESSION:
+	case CFI_AT_EXPRESSION:
+		return evaluate(w, m, row, rule, cfa, ret);
+	default:
+		return -EBADMSG;
+	}
+}
+
+static int find_cfa(struct walk *w, const struct mapping *m, const struct cfi_row *row, uint64_t *ret)
+{
+	bool is_stored = false;
+	uint64_t v = 0;
+	int r;
+
+	r = rule_operand(w, m, row, &row->cfa, NULL, &v, &is_stored);
+	if (r < 0)
+		return r;
+	if (is_stored) {
+		note_address_slot(w, v);
+		if (!read_stack(w, v, 8, &v))
+			return -ENODATA;
+	}
+	*ret = v;
+	return 0;
+}
+
+/* One register of the caller. 0; -ENODATA: not known, which matters only once a rule needs it. */
+static int find_register(struct walk *w, const struct mapping *m, const struct cfi_row *row, unsigned int reg,
+			 uint64_t cfa, struct value *ret)
+{
+	const struct cfi_rule *rule = &row->regs[reg];
+	const bool is_kept = rule->kind == CFI_SAME || (rule->kind == CFI_UNSPECIFIED && (SAVED_REGISTERS >> reg & 1));
+	struct value v = {};
+	bool is_stored = false;
+	int r;
+
+	if (is_kept) {
+		w->has_missed |= w->missed >> reg & 1;
+		*ret = w->regs[reg];
+		return w->known >> reg & 1 ? 0 : -ENODATA;
+	}
+	if (rule->kind == CFI_UNSPECIFIED && reg == CFI_SP) {
+		*ret = (struct value){ .v = cfa };
+		return 0;
+	}
+	if (rule->kind == CFI_UNSPECIFIED || rule->kind == CFI_UNDEFINED)
+		return -ENODATA;
+	r = rule_operand(w, m, row, rule, &cfa, &v.v, &is_stored);
+	if (r < 0)
+		return r;
+	if (is_stored) {
+		v.stored_at = v.v;
+		if (!read_stack(w, v.stored_at, 8, &v.v))
+			return -ENODATA;
+	} else if (rule->kind == CFI_REGISTER) {
+		v.stored_at = w->regs[rule->reg].stored_at;
+		v.is_initial = w->regs[rule->reg].is_initial;
+	}
+	*ret = v;
+	return 0;
+}
+
+static struct unwound_frame *last_frame(struct walk *w)
+{
+	return &w->u->frames[w->count - 1];
+}
+
+enum step {
+	STEP_ON,
+	STEP_END,
+	STEP_NO_ROW, /* try the frame pointer, else end */
+};
+
+static enum step step_error(struct walk *w, int r, enum unwind_reason *ret_reason)
+{
+	switch (r) {
+	case -ENOMEM:
+		w->error = r;
+		return STEP_END;
+	case -ENOENT:
+		*ret_reason = UNWIND_NO_INFO;
+		return STEP_NO_ROW;
+	case -EBADF:
+		/* Most likely compiled without frame pointers: no guessing. */
+		*ret_reason = UNWIND_UNREADABLE;
+		return STEP_END;
+	case -ENOBUFS:
+		*ret_reason = UNWIND_WORK;
+		return STEP_END;
+	case -ENODATA:
+		*ret_reason = UNWIND_NO_REGISTER;
+		return STEP_END;
+	default:
+		*ret_reason = UNWIND_BAD_INFO;
+		return STEP_END;
+	}
+}
+
+static enum step apply_failed(struct walk *w, int r, enum unwind_reason *ret_reason)
+{
+	const enum step step = step_error(w, r, ret_reason);
+
+	if (r == -ENODATA && w->has_missed)
+		*ret_reason = reason_outside(w, w->missed_at);
+	return step == STEP_NO_ROW ? STEP_END : step;
+}
+
+/* Computes the caller's registers. */
+static enum step apply_row(struct walk *w, const struct mapping *m, const struct cfi_row *row,
+			   enum unwind_reason *reason)
+{
+	struct unwound_frame *frame = last_frame(w);
+	struct value regs[CFI_REGISTERS] = {};
+	uint32_t known = 0, missed = 0;
+	uint64_t cfa = 0, missed_at;
+	int r;
+
+	w->has_missed = false;
+	missed_at = w->missed_at;
+	frame->is_signal = row->is_signal;
+	r = find_cfa(w, m, row, &cfa);
+	if (row->regs[CFI_RA].kind == CFI_UNDEFINED && r != -ENOMEM) {
+		frame->cfa = r == 0 && in_copy(w, cfa, 0) && cfa > w->regs[CFI_SP].v ? cfa : 0;
+		*reason = UNWIND_COMPLETE;
+		return STEP_END;
+	}
+	if (r < 0)
+		return apply_failed(w, r, reason);
+	if (!in_copy(w, cfa, 0)) {
+		*reason = reason_outside(w, cfa);
+		return STEP_END;
+	}
+	if (cfa <= w->regs[CFI_SP].v) {
+		*reason = UNWIND_LOOP;
+		return STEP_END;
+	}
+	for (unsigned int reg = 0; reg < CFI_REGISTERS; reg++) {
+		w->has_missed = false;
+		r = find_register(w, m, row, reg, cfa, &regs[reg]);
+		if (r == -ENOMEM)
+			return apply_failed(w, r, reason);
+		known |= (uint32_t)(r == 0) << reg;
+		missed |= (uint32_t)(r < 0 && w->has_missed) << reg;
+		if (r < 0 && (reg == CFI_RA || reg == CFI_SP))
+			return apply_failed(w, r, reason);
+		if (w->has_missed)
+			missed_at = w->missed_at;
+	}
+	w->missed_at = missed_at;
+	if (regs[CFI_SP].v <= w->regs[CFI_SP].v) {
+		*reason = UNWIND_LOOP;
+		return STEP_END;
+	}
+	frame->cfa = cfa;
+	if (regs[CFI_RA].stored_at)
+		frame->return_slot = (uint32_t)(regs[CFI_RA].stored_at - w->s->sp);
+	memcpy(w->regs, regs, sizeof(regs));
+	w->known = known;
+	w->missed = missed;
+	return STEP_ON;
+}
+
+/* A return address below cfa and nothing else changed but bp, if new_bp is not NULL. */
+static void apply_simple(struct walk *w, uint64_t cfa, uint64_t ra, const struct value *new_bp)
+{
+	struct unwound_frame *frame = last_frame(w);
+
+	frame->cfa = cfa;
+	frame->return_slot = (uint32_t)(cfa - 8 - w->s->sp);
+	w->regs[CFI_RA] = (struct value){ .v = ra, .stored_at = cfa - 8 };
+	w->regs[CFI_SP] = (struct value){ .v = cfa };
+	w->known &= SAVED_REGISTERS;
+	w->missed &= SAVED_REGISTERS;
+	if (new_bp)
+		w->regs[CFI_BP] = *new_bp;
+	w->known |= 1u << CFI_RA | 1u << CFI_SP;
+}
+
+/*
+ * Code without rules: generated, or assembly. If bp is a frame pointer then it leads up this stack, and the word above
+ * it into code. The other registers may have changed: they are not known any more. False: it is none.
+ */
+static bool apply_frame_pointer(struct walk *w)
+{
+	const uint64_t bp = w->regs[CFI_BP].v;
+	struct value next = { .stored_at = bp };
+	uint64_t ra;
+
+	if (!(w->known & 1u << CFI_BP) || bp % 8 != 0 || bp < w->regs[CFI_SP].v || !in_copy(w, bp, 16))
+		return false;
+	if (!read_stack(w, bp, 8, &next.v) || !read_stack(w, bp + 8, 8, &ra))
+		return false;
+	/* What is saved there may be any value: the caller need not keep a frame pointer itself. */
+	if (!address_space_find(w->s->space, ra))
+		return false;
+	note_register(w, CFI_BP);
+	apply_simple(w, bp + 16, ra, &next);
+	w->known &= 1u << CFI_BP | 1u << CFI_SP | 1u << CFI_RA;
+	last_frame(w)->is_guessed = true;
+	return true;
+}
+
+static enum step apply_entry(struct walk *w, enum unwind_reason *reason)
+{
+	const uint64_t sp = w->s->sp;
+	uint64_t ra = 0;
+
+	if (!read_stack(w, sp, 8, &ra)) {
+		*reason = reason_outside(w, sp);
+		return STEP_END;
+	}
+	apply_simple(w, sp + 8, ra, NULL);
+	return STEP_ON;
+}
+
+/* The mapping's file, asked for once a stack. */
+static int get_object(struct walk *w, const struct mapping *m, uint64_t *ret)
+{
+	const size_t slot = hash64((uintptr_t)m) & (MEMO_SIZE - 1);
+	struct elf_file *elf = NULL;
+	int r;
+
+	if (w->memo[slot].mapping != m) {
+		r = unwind_cache_object(&w->u->cache, w->s->pid, m, &w->memo[slot].object, &elf);
+		if (r < 0)
+			return r;
+		w->memo[slot].mapping = m;
+	}
+	*ret = w->memo[slot].object;
+	return 0;
+}
+
+/* From the last frame to its caller's registers. STEP_NO_ROW does not come out of here. */
+static enum step step_up(struct walk *w, enum unwind_reason *reason)
+{
+	const struct unwound_frame *frame = last_frame(w);
+	/* A return address may lie behind the last instruction of its function. */
+	const uint64_t pc = frame->is_exact ? frame->pc : frame->pc - 1;
+	const struct mapping *m = address_space_find(w->s->space, pc);
+	const struct cfi_row *row = NULL;
+	enum step step;
+	uint64_t object;
+	bool is_file;
+	int r;
+
+	w->out->at = m;
+	if (w->count == 1 && w->s->at_entry)
+		return apply_entry(w, reason);
+	if (!m) {
+		*reason = w->s->space ? UNWIND_NOT_MAPPED : UNWIND_NO_MAPS;
+		return STEP_END;
+	}
+	r = get_object(w, m, &object);
+	is_file = r != -ENOENT;
+	if (r == 0)
+		r = unwind_cache_row(&w->u->cache, w->s->pid, m, object, pc, &w->work, &row);
+	step = r == 0 ? apply_row(w, m, row, reason) : step_error(w, r, reason);
+	if (step != STEP_NO_ROW)
+		return step;
+	if (!is_file)
+		*reason = UNWIND_NO_FILE;
+	/* Where a C library without rules starts a thread, it sets bp to 0, as the ABI wants. */
+	if (r == -ENOENT && is_file && w->known & 1u << CFI_BP && w->regs[CFI_BP].v == 0)
+		*reason = UNWIND_COMPLETE;
+	return apply_frame_pointer(w) ? STEP_ON : STEP_END;
+}
+
+static void add_frame(struct walk *w, uint64_t pc, bool is_exact)
+{
+	w->u->frames[w->count++] =
+		(struct unwound_frame){ .pc = pc, .is_exact = is_exact, .return_slot = UNWIND_NO_SLOT };
+}
+
+/* Is the return address one to go on from? */
+static bool is_code(struct walk *w, uint64_t ra, enum unwind_reason *reason)
+{
+	const struct mapping *m;
+
+	if (ra == 0) {
+		*reason = UNWIND_COMPLETE;
+		return false;
+	}
+	/* One behind the last call of a mapping is good: pc - 1 is what counts. */
+	m = address_space_find(w->s->space, ra);
+	if (!m)
+		m = address_space_find(w->s->space, ra - 1);
+	if (m && m->path && strcmp(m->path, "[uprobes]") == 0) {
+		w->out->at = m;
+		*reason = UNWIND_RETURN_PROBE;
+		return false;
+	}
+	if (!m)
+		*reason = w->s->space ? UNWIND_NOT_MAPPED : UNWIND_NO_MAPS;
+	return m != NULL;
+}
+
+static void set_initial(struct walk *w, unsigned int reg, uint64_t v)
+{
+	w->regs[reg] = (struct value){ .v = v, .is_initial = true };
+	w->known |= 1u << reg;
+}
+
+int unwind(struct unwinder *u, const struct raw_stack *s, struct unwound *ret)
+{
+	struct unwound out = { .frames = u->frames };
+	struct walk w = { .u = u, .s = s, .out = &out, .work = u->work };
+
+	if (s->copy_len >= UNWIND_NO_SLOT)
+		return -E2BIG;
+	set_initial(&w, CFI_RA, s->ip);
+	set_initial(&w, CFI_SP, s->sp);
+	set_initial(&w, CFI_BP, s->bp);
+	set_initial(&w, CFI_BX, s->bx);
+	set_initial(&w, CFI_R12, s->r12);
+	set_initial(&w, CFI_R13, s->r13);
+	set_initial(&w, CFI_R14, s->r14);
+	set_initial(&w, CFI_R15, s->r15);
+	add_frame(&w, s->ip, true);
+
+	while (step_up(&w, &out.reason) == STEP_ON && is_code(&w, w.regs[CFI_RA].v, &out.reason)) {
+		if (w.count == u->depth) {
+			out.reason = UNWIND_DEPTH;
+			break;
+		}
+		add_frame(&w, w.regs[CFI_RA].v, last_frame(&w)->is_signal);
+	}
+	if (w.error)
+		return w.error;
+	out.count = w.count;
+	*ret = out;
+	return 0;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/map64.h"
+#include "stack/unwind_cache.h"
+
+#define VDSO_ID UINT64_MAX
+#define VDSO_PAGE 4096
+#define VDSO_PAGES_MAX 16
+
+int unwind_cache_init(struct unwind_cache *c, const char *proc_root, const struct unwinder_limits *limits)
+{
+	size_t rows = CACHE_WAYS;
+
+	while (rows < limits->rows && rows < (size_t)1 << 30)
+		rows *= 2;
+	*c = (struct unwind_cache){
+		.file_count = limits->objects ? limits->objects : 1,
+		.row_count = rows,
+		.max_index_bytes = limits->index_bytes,
+	};
+	c->files = calloc(c->file_count, sizeof(*c->files));
+	c->rows = calloc(c->row_count, sizeof(*c->rows));
+	if (!c->files || !c->rows)
+		return -ENOMEM;
+	return objects_init(&c->objects, proc_root, limits->objects);
+}
+
+static void drop_file(struct unwind_cache *c, struct cache_file *f)
+{
+	if (f->cfi)
+		c->index_bytes -= cfi_index_bytes(f->cfi);
+	cfi_free(TAKE_PTR(f->cfi));
+	f->object = 0;
+}
+
+void unwind_cache_done(struct unwind_cache *c)
+{
+	for (uint32_t i = 0; c->files && i < c->file_count; i++)
+		drop_file(c, &c->files[i]);
+	free(TAKE_PTR(c->files));
+	free(TAKE_PTR(c->rows));
+	elf_file_free(TAKE_PTR(c->vdso));
+	objects_done(&c->objects);
+}
+
+/* Our own vdso is that of every process with our word size: it is part of the kernel. As a file it is read like any. */
+static void open_vdso(struct unwind_cache *c)
+{
+	const unsigned long addr = getauxval(AT_SYSINFO_EHDR);
+	_cleanup_close_ int fd = -1;
+
+	c->is_vdso_tried = true;
+	if (!addr)
+		return;
+	fd = memfd_create("vdso", MFD_CLOEXEC);
+	if (fd < 0)
+		return;
+	/* Where the image ends the kernel finds no page to write from. */
+	for (unsigned int i = 0; i < VDSO_PAGES_MAX; i++) {
+		if (write(fd, (const void *)(addr + i * (unsigned long)VDSO_PAGE), VDSO_PAGE) != VDSO_PAGE)
+			break;
+	}
+	(void)elf_file_open(TAKE_FD(fd), &c->vdso);
+}
+
+int unwind_cache_object(struct unwind_cache *c, uint32_t pid, const struct mapping *m, uint64_t *ret_id,
+			struct elf_file **ret_elf)
+{
+	struct object *ob = NULL;
+	int r;
+
+	if (!mapping_is_file(m)) {
+		if (!m->path || strcmp(m->path, "[vdso]") != 0)
+			return -ENOENT;
+		if (!c->is_vdso_tried)
+			open_vdso(c);
+		*ret_id = VDSO_ID;
+		*ret_elf = c->vdso;
+		return c->vdso ? 0 : -EBADF;
+	}
+	r = objects_get(&c->objects, pid, m, &ob);
+	if (r < 0)
+		return r == -ENOMEM ? r : -EBADF;
+	*ret_id = ob->id;
+	*ret_elf = ob->elf;
+	return 0;
+}
+
+static int get_file(struct unwind_cache *c, uint64_t object, const struct elf_file *elf, uint64_t *work,
+		    struct cache_file **ret)
+{
+	struct cache_file *f = &c->files[object % c->file_count];
+	int r;
+
+	if (f->object != object) {
+		drop_file(c, f);
+		r = elf ? cfi_open(elf, work, &f->cfi) : 0;
+		if (r < 0 && r != -EBADMSG)
+			return r;
+		f->object = object;
+	}
+	*ret = f;
+	return 0;
+}
+
+/* The tables made for other files go when there are too many. */
+static void bound_index(struct unwind_cache *c, const struct cache_file *keep)
+{
+	if (c->index_bytes <= c->max_index_bytes)
+		return;
+	for (uint32_t i = 0; i < c->file_count; i++) {
+		struct cache_file *f = &c->files[i];
+
+		if (f == keep || !f->cfi)
+			continue;
+		c->index_bytes -= cfi_index_bytes(f->cfi);
+		cfi_drop_index(f->cfi);
+	}
+}
+
+static int find_row(struct unwind_cache *c, uint32_t pid, const struct mapping *m, uint64_t offset, uint64_t *work,
+		    struct cfi_row *ret)
+{
+	struct cache_file *f = NULL;
+	struct elf_file *elf = NULL;
+	uint64_t id = 0, vaddr;
+	size_t before;
+	int r;
+
+	r = unwind_cache_object(c, pid, m, &id, &elf);
+	if (r == 0)
+		r = get_file(c, id, elf, work, &f);
+	if (r < 0)
+		return r;
+	if (!elf || !f->cfi || elf_file_vaddr(elf, offset, &vaddr) < 0)
+		return -ENOENT;
+	before = cfi_index_bytes(f->cfi);
+	r = cfi_find(f->cfi, elf, vaddr, work, ret);
+	c->index_bytes += cfi_index_bytes(f->cfi) - before;
+	bound_index(c, f);
+	return r;
+}
+
+int unwind_cache_row(struct unwind_cache *c, uint32_t pid, const struct mapping *m, uint64_t object, uint64_t pc,
+		     uint64_t *work, const struct cfi_row **ret)
+{
+	const uint64_t offset = m->offset + (pc - m->start);
+	struct cache_row *set = &c->rows[hash64(offset ^ hash64(object)) & (c->row_count - CACHE_WAYS)], *slot = NULL;
+	struct cfi_row row = {};
+	int r;
+
+	for (size_t i = 0; i < CACHE_WAYS; i++) {
+		if (set[i].object == object && set[i].offset == offset) {
+			*ret = &set[i].row;
+			return set[i].error;
+		}
+		if (!slot && !set[i].object)
+			slot = &set[i];
+	}
+	r = find_row(c, pid, m, offset, work, &row);
+	if (r < 0 && r != -ENOENT && r != -EBADMSG)
+		return r;
+	if (!slot)
+		slot = &set[c->clock++ % CACHE_WAYS];
+	*slot = (struct cache_row){ .object = object, .offset = offset, .error = r, .row = row };
+	*ret = &slot->row;
+	return r;
+}
+
+size_t unwind_cache_bytes(const struct unwind_cache *c)
+{
+	return c->row_count * sizeof(*c->rows) + c->file_count * sizeof(*c->files) + c->index_bytes;
+}
