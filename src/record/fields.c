@@ -417,10 +417,19 @@ const struct field_desc *fields_table(size_t *ret_len)
 
 const struct field_desc field_object_pid = { "OBJECT_PID", INCIDENT, pid, 0, 0 };
 
-/* Sent as they are or not at all: an escaped name would name nothing. */
-static bool object_unit_name(const char *s, struct strbuf *sb)
+/* Sent as they are or not at all: an escaped or redacted name would name nothing. */
+static bool object_unit_name(const struct field_input *in, const char *s, struct strbuf *sb)
 {
-	return s && is_unit_name(s) && add_str(sb, s);
+	_cleanup_strbuf_ struct strbuf clear = STRBUF_INIT;
+
+	if (!s || !is_unit_name(s))
+		return false;
+	if (in->redact) {
+		redact_text(in->redact, s, &clear);
+		if (clear.error || strcmp(strbuf_str(&clear), s) != 0)
+			return false;
+	}
+	return add_str(sb, s);
 }
 
 VALUE(object_unit)
@@ -431,12 +440,12 @@ VALUE(object_unit)
 	/* A scope of units may be about one of a user's manager. */
 	if (s && id && id->user_unit && strcmp(s, id->user_unit) == 0)
 		s = id->unit;
-	return object_unit_name(s, sb);
+	return object_unit_name(in, s, sb);
 }
 
 VALUE(object_user_unit)
 {
-	return object_unit_name(in->r->id ? in->r->id->user_unit : NULL, sb);
+	return object_unit_name(in, in->r->id ? in->r->id->user_unit : NULL, sb);
 }
 
 const struct field_desc field_object_unit[2] = {
