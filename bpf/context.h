@@ -249,10 +249,9 @@ static long sweep_dead_mapping(void *map, struct mapping_key *key, struct mappin
 SEC("syscall")
 int sweep_dead(struct sweep_args *args)
 {
-	if (args->has_live) {
+	if (args->has_live)
 		bpf_for_each_map_elem(&live, sweep_dead_live, NULL, 0);
-		bpf_for_each_map_elem(&mappings, sweep_dead_mapping, NULL, 0);
-	}
+	bpf_for_each_map_elem(&mappings, sweep_dead_mapping, NULL, 0);
 	bpf_for_each_map_elem(&objects, sweep_dead_object, NULL, 0);
 	return 0;
 }

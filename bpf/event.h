@@ -191,7 +191,7 @@ struct call_desc {
 
 /* Arguments of the programs that the daemon itself runs. */
 struct sweep_args {
-	__u32 has_live; /* 0: only contexts and pools were left behind */
+	__u32 has_live; /* 0: only contexts, pools and mappings were left behind */
 };
 
 struct arm_args {

@@ -16,10 +16,9 @@ static __always_inline void settle_stale(struct books *b, __u32 pid, struct thre
 {
 	ts->sp = 0;
 	count(COUNTER_RETURN_MISSED);
-	if (ts->has_taken) {
-		ts->has_taken = 0;
+	if (ts->has_taken == 1)
 		book_free(b, pid, ts->taken_key.addr, &ts->taken, ts->call, 0);
-	}
+	ts->has_taken = 0;
 }
 
 /* A free takes its block out at entry: once the driver has it back, another thread may be given the same address, and its
@@ -45,15 +44,20 @@ static __always_inline void take_block(struct books *b, struct thread_state *ts,
 }
 
 /* The driver refused the free: the block is still there. */
-static __always_inline void put_back(struct books *b, struct thread_state *ts)
+static __always_inline void put_back(struct books *b, __u32 pid, struct thread_state *ts)
 {
 	struct live_value *v;
 
 	if (ts->has_taken == 1) {
 		if (ts->taken_key.kind == ADDR_HANDLE)
 			ts->taken.refs = 1;
-		if (bpf_map_update_elem(&live, &ts->taken_key, &ts->taken, BPF_NOEXIST))
+		if (bpf_map_update_elem(&live, &ts->taken_key, &ts->taken, BPF_NOEXIST)) {
+			/* No room any more: its real free will be unknown, so it must leave the totals now. */
 			count(COUNTER_LIVE_FULL);
+			add(&b->untracked_count, 1);
+			add(&b->untracked_bytes, ts->taken.bytes);
+			book_free(b, pid, ts->taken_key.addr, &ts->taken, ts->call, 0);
+		}
 	} else if (ts->has_taken == 2) {
 		v = bpf_map_lookup_elem(&live, &ts->taken_key);
 		if (v)
@@ -148,7 +152,11 @@ static __always_inline int call_entry(struct pt_regs *ctx)
 		ts->device = EVENT_NO_DEVICE;
 	}
 	if (ts->sp) {
-		if (ts->sp > sp) /* inside another probed call (a library wrapping the driver): counted once, outside */
+		struct call_desc *outer = bpf_map_lookup_elem(&calls, &ts->call);
+
+		/* Inside another probed call (a library wrapping the driver): counted once, outside. A query holds no
+		 * allocation inside: if one seems to, its return was missed when its probes were taken off. */
+		if (ts->sp > sp && outer && outer->op != CALL_CTX_GET && outer->op != CALL_CTX_DEVICE)
 			return 0;
 		settle_stale(b, pid, ts);
 	}
@@ -248,13 +256,14 @@ static __always_inline void map_return(struct books *b, struct thread_state *ts)
 	struct live_key key = { .gen = b->gen, .kind = ADDR_HANDLE, .addr = ts->arg[3] };
 	struct live_value *v = bpf_map_lookup_elem(&live, &key);
 
-	if (!v)
-		return;
+	if (!v) /* imported, or older than us: only its size, so that an unmap of a range steps over it */
+		m.handle = 0;
 	if (bpf_map_update_elem(&mappings, &mk, &m, BPF_ANY)) {
 		count(COUNTER_MAP_FULL);
 		return;
 	}
-	__sync_fetch_and_add(&v->refs, 1);
+	if (v)
+		__sync_fetch_and_add(&v->refs, 1);
 }
 
 static __always_inline int call_return(struct pt_regs *ctx)
@@ -280,7 +289,7 @@ static __always_inline int call_return(struct pt_regs *ctx)
 		alloc_return(b, pid, ts, d, rc);
 	} else if (d->op == CALL_FREE) {
 		if (rc != 0)
-			put_back(b, ts);
+			put_back(b, pid, ts);
 		else if (ts->has_taken == 1)
 			book_free(b, pid, ts->taken_key.addr, &ts->taken, row, 0);
 		else if (!ts->has_taken && ts->taken_key.addr)

@@ -44,7 +44,7 @@ static void drain_mmaps(struct daemon *d)
 	(void)mmap_watch_drain(d->mmaps, daemon_mapped, d, &lost);
 	if (lost) {
 		log_debug("%llu mapping records lost, looking at /proc", (unsigned long long)lost);
-		(void)libraries_scan(d->libraries);
+		d->wants_scan = true; /* at the tick: a scan takes long enough to lose the next ones */
 	}
 	if (!d->libraries_said && libraries_count(d->libraries)) {
 		d->libraries_said = true;
@@ -82,6 +82,10 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *userdata)
 	if (r < 0)
 		log_debug("clearing what dead processes left failed: %s", strerror(-r));
 	libraries_tick(d->libraries, d->now_ns);
+	if (d->wants_scan) {
+		d->wants_scan = false;
+		(void)libraries_scan(d->libraries);
+	}
 	if (d->now_ns - d->sweep_ns >= SWEEP_NS) {
 		d->sweep_ns = d->now_ns;
 		(void)libraries_sweep(d->libraries);
@@ -242,10 +246,7 @@ static int start_reporting(struct daemon *d)
 		log_error("cannot start: %s", strerror(-r));
 		return r;
 	}
-	r = daemon_load_rules(d, false);
-	if (r < 0)
-		log_error("cannot start with these rules: mend them and try `gpuxray check`");
-	return r;
+	return daemon_load_rules(d, false);
 }
 
 static int add_sources(struct daemon *d)
@@ -278,9 +279,6 @@ static int add_sources(struct daemon *d)
 					       on_tick, d);
 	if (r >= 0 && d->nvml)
 		r = sd_event_add_io(d->event, NULL, nvml_watch_fd(d->nvml), EPOLLIN, on_nvml, d);
-	/* News that cannot wait come before housekeeping. */
-	if (r >= 0)
-		r = sd_event_source_set_priority(d->ring_source, SD_EVENT_PRIORITY_NORMAL - 10);
 	if (r >= 0)
 		r = sd_event_set_watchdog(d->event, true);
 	return r;
@@ -324,8 +322,10 @@ static void daemon_done(struct daemon *d)
 
 static int daemon_start(struct daemon *d)
 {
-	int r = start_tracing(d);
+	int r = daemon_check_rules(d);
 
+	if (r == 0)
+		r = start_tracing(d);
 	if (r == 0)
 		r = start_reporting(d);
 	if (r < 0)

@@ -20,22 +20,31 @@ static bool counts_equal(const struct books *a, const struct books *b)
 	       a->device_bytes == b->device_bytes;
 }
 
-static bool books_agree(const struct process *p, const struct books *b)
+/* Nothing is under way, so the kernel's counts are final: events between a rebuild's walk and its drain were counted by both
+ * sides, and are not worth another rebuild. */
+static bool books_agree(struct process *p, const struct books *b)
 {
 	for (size_t i = 0; i < CLASS_MAX; i++)
 		if (p->live[i] != b->live_bytes[i])
 			return false;
-	return p->live_count == b->live_count && p->alloc_count == b->alloc_count && p->free_count == b->free_count;
+	if (p->live_count != b->live_count)
+		return false;
+	p->alloc_count = b->alloc_count;
+	p->free_count = b->free_count;
+	return true;
 }
 
 static int on_books(uint32_t pid, const struct books *b, void *userdata)
 {
 	struct daemon *d = userdata;
 	struct known *k = daemon_known(d, pid, b->start_ns);
+	uint64_t lost;
 
 	if (!k || b->lost_count == k->lost_seen)
 		return 0;
-	(void)engine_lost(d->engine, pid, b->start_ns, b->lost_count - k->lost_seen, d->now_ns);
+	/* Fewer than before: another image of the same process, whose EXEC is still to come. */
+	lost = b->lost_count > k->lost_seen ? b->lost_count - k->lost_seen : b->lost_count;
+	(void)engine_lost(d->engine, pid, b->start_ns, lost, d->now_ns);
 	k->lost_seen = b->lost_count;
 	return resync_want(d->resync, pid, b->start_ns);
 }
@@ -67,14 +76,18 @@ static void check_losses(struct daemon *d)
 {
 	uint64_t c[COUNTER_MAX];
 
+	/* Only when the ring is empty: a process that is gone may have its last news still in it. */
+	if (d->wants_end && d->is_drained) {
+		d->wants_end = false;
+		end_the_gone(d);
+	}
 	if (tracer_counters(d->tracer, c) < 0 || c[COUNTER_LOST] == d->lost_seen)
 		return;
 	log_warning("%llu events did not fit in the ring buffer; the books are rebuilt from the kernel's",
 		    (unsigned long long)(c[COUNTER_LOST] - d->lost_seen));
 	d->lost_seen = c[COUNTER_LOST];
 	(void)tracer_each_books(d->tracer, on_books, d);
-	daemon_drain(d);
-	end_the_gone(d);
+	d->wants_end = true;
 }
 
 /* Equal counts before and after a drain: nothing is under way, so the engine must have the same totals. */
@@ -101,20 +114,22 @@ void daemon_check_books(struct daemon *d)
 {
 	_cleanup_free_ struct books *before = malloc(CHECKS_MAX * sizeof(*before));
 	_cleanup_free_ struct known **who = malloc(CHECKS_MAX * sizeof(*who));
-	size_t iter = 0, n = 0;
+	size_t n = 0;
 	void *value;
 	int r;
 
 	check_losses(d);
 	if (!before || !who)
 		return;
-	while (n < CHECKS_MAX && map64_next(&d->known, &iter, NULL, &value)) {
+	while (n < CHECKS_MAX && map64_next(&d->known, &d->check_iter, NULL, &value)) {
 		struct known *k = value;
 
 		if (!k->is_changed || tracer_books(d->tracer, k->pid, &before[n]) < 0)
 			continue;
 		who[n++] = k;
 	}
+	if (n < CHECKS_MAX) /* all seen: from the start at the next tick */
+		d->check_iter = 0;
 	if (n) {
 		_cleanup_free_ uint32_t *pids = calloc(n, sizeof(*pids));
 		_cleanup_free_ uint64_t *starts = calloc(n, sizeof(*starts));
@@ -127,7 +142,7 @@ void daemon_check_books(struct daemon *d)
 		}
 		/* The drain may end processes: look each up again. */
 		daemon_drain(d);
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < n && d->is_drained; i++)
 			if (engine_process(d->engine, pids[i], starts[i]))
 				compare(d, daemon_known(d, pids[i], starts[i]), &before[i]);
 	}

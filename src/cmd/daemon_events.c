@@ -42,6 +42,7 @@ void daemon_end(struct daemon *d, uint32_t pid, uint64_t start_ns)
 			    .device = EVENT_NO_DEVICE };
 
 	(void)engine_event(d->engine, &ev, d->now_ns, d->real_usec);
+	resync_forget(d->resync, pid, start_ns);
 	daemon_forget(d, pid, start_ns);
 }
 
@@ -229,6 +230,7 @@ static int on_event(const struct event *ev, size_t size, void *userdata)
 	case EVENT_EXIT:
 	case EVENT_EXEC:
 		(void)engine_event(d->engine, ev, d->now_ns, d->real_usec);
+		resync_forget(d->resync, ev->pid, ev->start_ns);
 		daemon_forget(d, ev->pid, ev->start_ns);
 		return 0;
 	case EVENT_ALLOC:
@@ -236,9 +238,9 @@ static int on_event(const struct event *ev, size_t size, void *userdata)
 		note_ordinal(d, k, ev->device);
 		break;
 	}
+	k->is_changed = true;
 	if (!resync_filter(d->resync, ev))
 		return 0;
-	k->is_changed = true;
 	if (engine_event(d->engine, ev, d->now_ns, d->real_usec) == -ENOMEM)
 		(void)resync_want(d->resync, ev->pid, ev->start_ns);
 	return 0;
@@ -258,6 +260,7 @@ void daemon_drain(struct daemon *d)
 			return;
 		}
 	} while (d->drain_again && ++rounds < 4);
+	d->is_drained = n < DRAIN_EVENTS_MAX;
 	/* Busy: come back soon. Idle: the tick or a wake-up from the probes will do. */
 	if (n > 0)
 		(void)sd_event_source_set_time_relative(d->drain_timer, n == DRAIN_EVENTS_MAX ? 0 :

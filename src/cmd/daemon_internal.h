@@ -55,6 +55,10 @@ struct daemon {
 	size_t rule_count;
 	bool drain_again; /* a bound was passed before it was armed */
 	bool libraries_said;
+	bool wants_scan;   /* mapping records were lost */
+	bool is_drained;   /* the last drain left nothing behind */
+	bool wants_end;	   /* ends of processes may have been lost */
+	size_t check_iter; /* where the comparison of books goes on */
 };
 
 /* daemon_events.c */
@@ -74,5 +78,7 @@ void daemon_check_books(struct daemon *d);
 void daemon_say(struct daemon *d, enum report_event event, enum severity severity, const char *fmt, ...) _printf_(4, 5);
 void daemon_say_health(struct daemon *d);
 int daemon_load_rules(struct daemon *d, bool is_reload);
+/* Before anything is attached: a service that restarts with bad rules must not patch every process each time. */
+int daemon_check_rules(struct daemon *d);
 void daemon_status_text(struct daemon *d, bool json, struct strbuf *sb);
 void daemon_notify_status(struct daemon *d);

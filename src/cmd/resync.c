@@ -156,18 +156,28 @@ int resync_run(struct resync *r, uint64_t now_ns, uint64_t real_usec)
 		drop_settling(r, o->pid, o->start_ns);
 		map64_done(&o->births);
 		o->births = (struct map64)MAP64_INIT;
+		o->gen = 0;
 		/* The process may have ended meanwhile: its EXIT event is on its way. */
 		if (tracer_books(r->tracer, o->pid, &b) < 0 || b.start_ns != o->start_ns)
 			continue;
+		e = engine_rebuild_begin(r->engine, o->pid, o->start_ns);
+		if (e == -ENOSPC || e == -ESRCH) { /* the engine does not keep it */
+			e = 0;
+			continue;
+		}
 		o->gen = b.gen;
-		e = map64_put(&r->by_gen, o->gen, o);
 		if (e == 0)
-			e = engine_rebuild_begin(r->engine, o->pid, o->start_ns);
+			e = map64_put(&r->by_gen, o->gen, o);
 		if (e < 0)
 			break;
 	}
 	if (e == 0)
 		e = tracer_each_live(r->tracer, add_block, r);
+	if (e < 0) { /* they stay "rebuilding", so nothing is judged by what is there of them, until the next run */
+		map64_done(&r->by_gen);
+		r->by_gen = (struct map64)MAP64_INIT;
+		return e;
+	}
 	for (size_t i = 0; i < r->wanted_len; i++) {
 		struct one *o = r->wanted[i];
 
@@ -180,8 +190,6 @@ int resync_run(struct resync *r, uint64_t now_ns, uint64_t real_usec)
 	}
 	map64_done(&r->by_gen);
 	r->by_gen = (struct map64)MAP64_INIT;
-	if (e < 0)
-		return e;
 	for (size_t i = 0; i < r->wanted_len; i++) {
 		struct one *o = r->wanted[i];
 
@@ -191,6 +199,11 @@ int resync_run(struct resync *r, uint64_t now_ns, uint64_t real_usec)
 	}
 	r->wanted_len = 0;
 	return n;
+}
+
+void resync_forget(struct resync *r, uint32_t pid, uint64_t start_ns)
+{
+	drop_settling(r, pid, start_ns);
 }
 
 static struct one *find_settling(const struct resync *r, uint32_t pid, uint64_t start_ns)

@@ -29,6 +29,8 @@ int resync_want(struct resync *r, uint32_t pid, uint64_t start_ns);
 int resync_run(struct resync *r, uint64_t now_ns, uint64_t real_usec);
 /* Is this event to be handed to the engine? Cheap when nothing was rebuilt lately. */
 bool resync_filter(struct resync *r, const struct event *ev);
+/* The process has ended or was replaced by exec: what was noted of its blocks is void. */
+void resync_forget(struct resync *r, uint32_t pid, uint64_t start_ns);
 /* Forgets rebuilds older than two seconds. */
 void resync_tick(struct resync *r, uint64_t now_ns);
 /* Is it being held against a rebuild now? Then its totals may still move. */

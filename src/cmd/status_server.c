@@ -162,6 +162,7 @@ int status_server_new(sd_event *event, const char *path, status_fn fn, void *use
 {
 	_cleanup_(status_server_freep) struct status_server *s = calloc(1, sizeof(*s));
 	struct sockaddr_un sa;
+	struct stat st;
 	mode_t mask;
 	int r;
 
@@ -176,10 +177,15 @@ int status_server_new(sd_event *event, const char *path, status_fn fn, void *use
 	s->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->fd < 0)
 		return -errno;
-	if (connect(s->fd, (struct sockaddr *)&sa, sizeof(sa)) == 0)
+	/* EAGAIN: its queue is full, so somebody is there. */
+	if (connect(s->fd, (struct sockaddr *)&sa, sizeof(sa)) == 0 || errno == EAGAIN)
 		return -EADDRINUSE;
-	/* Left behind by a daemon that was killed. */
-	(void)unlink(path);
+	if (lstat(path, &st) == 0) {
+		if (!S_ISSOCK(st.st_mode))
+			return -EEXIST;
+		/* Left behind by a daemon that was killed. */
+		(void)unlink(path);
+	}
 	mask = umask(0117);
 	r = bind(s->fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ? -errno : 0;
 	(void)umask(mask);
@@ -240,7 +246,7 @@ int status_ask(const char *path, bool json, char **ret)
 		if (n < 0)
 			return errno == EAGAIN ? -ETIMEDOUT : -errno;
 		if (n == 0)
-			return strbuf_steal(&sb, ret);
+			return sb.len ? strbuf_steal(&sb, ret) : -EBUSY;
 		strbuf_add(&sb, part, (size_t)n);
 	}
 }

@@ -209,9 +209,10 @@ void probes_free(struct probes *p)
 {
 	if (!p)
 		return;
-	for (size_t i = 0; i < p->multi_len; i++)
+	/* Entries first, they were attached last: an entry whose return is not watched looks like a call that never ends. */
+	for (size_t i = p->multi_len; i-- > 0;)
 		close(p->multi_fd[i]);
-	for (size_t i = 0; i < p->link_len; i++)
+	for (size_t i = p->link_len; i-- > 0;)
 		bpf_link__destroy(p->link[i]);
 	free(p);
 }
