@@ -170,8 +170,13 @@ static __always_inline void context_return(struct books *b, __u32 pid, struct th
 			context_set(b, ts, handle);
 		break;
 	case CALL_CTX_DEVICE:
+	case CALL_CTX_DEVICE_OF:
 		if (bpf_probe_read_user(&device, sizeof(device), (void *)ts->arg[0])) {
 			count(COUNTER_FAULT);
+			break;
+		}
+		if (d->op == CALL_CTX_DEVICE_OF && ts->arg[1] && ts->arg[1] != ts->ctx) {
+			object_learn(b, ts->arg[1], 0, device, 0);
 			break;
 		}
 		if (ts->ctx && current_device(b, ts) == EVENT_NO_DEVICE)

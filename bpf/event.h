@@ -150,6 +150,7 @@ enum call_op {
 	CALL_CTX_DESTROY,    /* arg0 */
 	CALL_CTX_GET,	     /* *arg0 = current ctx */
 	CALL_CTX_DEVICE,     /* *arg0 = device of the current ctx */
+	CALL_CTX_DEVICE_OF,  /* *arg0 = device of ctx arg1, of the current one when that is 0 */
 	CALL_PRIMARY_RETAIN, /* *arg0 = primary ctx of device arg1 */
 	CALL_PRIMARY_RESET,  /* device arg0 */
 	CALL_DEVICE_UUID,    /* *arg0 = 16 bytes for device arg1 */

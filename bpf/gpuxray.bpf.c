@@ -156,7 +156,8 @@ static __always_inline int call_entry(struct pt_regs *ctx)
 
 		/* Inside another probed call (a library wrapping the driver): counted once, outside. A query holds no
 		 * allocation inside: if one seems to, its return was missed when its probes were taken off. */
-		if (ts->sp > sp && outer && outer->op != CALL_CTX_GET && outer->op != CALL_CTX_DEVICE)
+		if (ts->sp > sp && outer && outer->op != CALL_CTX_GET && outer->op != CALL_CTX_DEVICE &&
+		    outer->op != CALL_CTX_DEVICE_OF)
 			return 0;
 		settle_stale(b, pid, ts);
 	}

@@ -95,7 +95,7 @@ const struct call cuda_calls[] = {
 	OP("cuCtxPopCurrent_v2", CALL_CTX_POP),
 	OP_TEACHER("cuCtxGetCurrent", CALL_CTX_GET),
 	OP_TEACHER("cuCtxGetDevice", CALL_CTX_DEVICE),
-	OP_TEACHER("cuCtxGetDevice_v2", CALL_CTX_DEVICE),
+	OP_TEACHER("cuCtxGetDevice_v2", CALL_CTX_DEVICE_OF),
 };
 const size_t cuda_calls_len = ARRAY_SIZE(cuda_calls);
 

@@ -171,6 +171,23 @@ def held_before(case):
     d.stop()
 
 
+@h.test("a thread whose context was set before the daemon came: its device is learned, and no call is missed afterwards")
+def query_before(case):
+    w = case.work("work_lifecycle", "query", "--rounds=6000", "--blocks=5", "--bytes=2MiB")
+    w.next("query-before")
+    d = case.daemon(config="nvml_interval = \"1s\";")
+    ledger = w.next("query")
+    p = d.wait_process(w.pid)
+    case.equal((p["live_bytes"], p["live_count"], p["alloc_count"]), (10 * h.MIB, 5, 5), "books")
+    calls = d.status()["calls"]
+    case.check(calls.get("cuCtxGetDevice_v2", 0) > 100, f"the teacher was heard: {calls}")
+    uuid = ledger["devices"][1]["uuid"]
+    d.wait_process(w.pid, lambda p: {dev["uuid"]: dev["live_bytes"] for dev in p["devices"]}.get(uuid) == 10 * h.MIB, 5,
+                   f"on {uuid}")
+    w.end()
+    d.stop()
+
+
 # ---- libraries
 
 

@@ -11,6 +11,8 @@
  *   crash        allocate, print, wait, die by --signal (9)
  *   ipc          the parent exports its first block, the child opens and closes it 100 times
  *   reset        allocate on two devices, reset the second, print
+ *   query        on the second device, ask for the current device as fast as it goes for --rounds ms, then allocate from
+ *                deeper down, print
  * Each ledger is one JSON line whose "label" is the mode, with -child or -again for the others.
  */
 #include <errno.h>
@@ -301,6 +303,40 @@ static int reset(char **argv)
 	return r;
 }
 
+static __attribute__((noinline)) void allocate_deep(uint64_t depth)
+{
+	char pad[256];
+
+	/* Keeps the frame: each level takes room on the stack, as a framework's layers do. */
+	__asm__ volatile("" : : "r"(pad) : "memory");
+	if (depth)
+		allocate_deep(depth - 1);
+	else
+		allocate(blocks, 1);
+	__asm__ volatile("" ::: "memory");
+}
+
+static int query(char **argv)
+{
+	CUcontext second;
+	CUdevice device;
+	uint64_t end;
+	int r;
+
+	(void)argv;
+	gpu_open(&books);
+	MUST(cuDevicePrimaryCtxRetain(&second, 1));
+	MUST(cuCtxSetCurrent(second));
+	r = print("-before");
+	end = monotonic_ns() + rounds * 1000000;
+	while (monotonic_ns() < end)
+		MUST(cuCtxGetDevice_v2(&device, NULL));
+	allocate_deep(20);
+	r |= print("");
+	wait_line();
+	return r;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(char **argv);
@@ -315,6 +351,7 @@ static const struct {
 	{ "crash", crash },
 	{ "ipc", ipc },
 	{ "reset", reset },
+	{ "query", query },
 };
 
 int main(int argc, char **argv)
