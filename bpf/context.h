@@ -61,7 +61,6 @@ static __always_inline __s32 pool_device(struct books *b, __u64 pool, __s32 othe
 }
 
 struct sweep {
-	struct books *b;
 	__u64 ctx; /* 0 = any context unknown to us */
 	__u32 pid;
 	__u32 gen;

@@ -46,7 +46,6 @@ enum event_type {
 	EVENT_PROCESS,	 /* first call of this process seen */
 	EVENT_EXEC,	 /* that process's image is gone, and its GPU memory with it */
 	EVENT_EXIT,	 /* its last thread has exited */
-	EVENT_RESET,	 /* context or device reset: addr = context or 0, device; user space sweeps what it freed */
 	EVENT_UUID,	 /* device ordinal of this process is uuid: struct event_uuid */
 	EVENT_STACK,	 /* a stack not seen before: struct event_stack */
 };
@@ -171,7 +170,6 @@ enum call_device {
 	DEVICE_CURRENT, /* that of the thread's current context */
 	DEVICE_PROP,	/* CUmemAllocationProp.location at arg2 */
 	DEVICE_POOL,	/* that of the pool at arg2 */
-	DEVICE_NONE,
 };
 
 #define CALL_F_ADDR_VALUE 0x1 /* the address is arg[addr_arg] itself, not what it points to after the call */

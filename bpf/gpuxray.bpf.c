@@ -305,8 +305,6 @@ static __always_inline int call_return(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The same two programs twice: an object file fixes the attach type of a program before it is loaded, and perf uprobes and
- * uprobe_multi links want different ones. The daemon loads one pair. */
 SEC("uprobe")
 int entry_probe(struct pt_regs *ctx)
 {

@@ -137,7 +137,6 @@ static __always_inline void take_stack(struct pt_regs *ctx, struct books *b, __u
 	out->head.time_ns = bpf_ktime_get_ns();
 	out->head.stack = key;
 	out->head.device = EVENT_NO_DEVICE;
-	out->pad = 0;
 	out->count = n;
 	__u64 size = offsetof(struct event_stack, ip) + (__u64)(n & 127) * sizeof(__u64);
 

@@ -130,7 +130,7 @@ static int on_reload(sd_event_source *s, const struct signalfd_siginfo *si, void
 
 	(void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)(clock_monotonic_ns() / NSEC_PER_USEC));
 	reporter_reopen(d->reporter);
-	if (daemon_load_rules(d, true) == 0) {
+	if (daemon_reload_rules(d) == 0) {
 		log_info("rules reloaded: %zu", d->rule_count);
 		daemon_say(d, REPORT_RELOAD, SEVERITY_INFO, "rules reloaded: %zu rules, digest %s", d->rule_count, d->digest);
 		daemon_notify_status(d);
@@ -221,7 +221,7 @@ static int start_tracing(struct daemon *d)
 	return 0;
 }
 
-static int start_reporting(struct daemon *d)
+static int start_reporting(struct daemon *d, struct ruleset **rules)
 {
 	_cleanup_errors_ struct errors errors = ERRORS_INIT;
 	struct reporter_options ro = { .sink = d->options->sink, .queue = d->settings->limits.queue,
@@ -246,7 +246,7 @@ static int start_reporting(struct daemon *d)
 		log_error("cannot start: %s", strerror(-r));
 		return r;
 	}
-	return daemon_load_rules(d, false);
+	return daemon_apply_rules(d, TAKE_PTR(*rules));
 }
 
 static int add_sources(struct daemon *d)
@@ -322,12 +322,18 @@ static void daemon_done(struct daemon *d)
 
 static int daemon_start(struct daemon *d)
 {
-	int r = daemon_check_rules(d);
+	_cleanup_errors_ struct errors errors = ERRORS_INIT;
+	_cleanup_(ruleset_freep) struct ruleset *rules = NULL;
+	/* Before anything is attached: a service that restarts with bad rules must not patch every process each time. */
+	int r = daemon_read_rules(d, &errors, &rules);
 
+	if (r < 0) {
+		log_error("cannot start with these rules: mend them and try `gpuxray check`");
+		return r;
+	}
+	r = start_tracing(d);
 	if (r == 0)
-		r = start_tracing(d);
-	if (r == 0)
-		r = start_reporting(d);
+		r = start_reporting(d, &rules);
 	if (r < 0)
 		return r;
 	if (nvml_watch_new(NULL, d->settings->nvml_interval_ns, &d->nvml) < 0)

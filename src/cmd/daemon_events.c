@@ -23,7 +23,7 @@ static void capture(struct daemon *d, struct known *k)
 	(void)maps_read("/proc", k->pid, k->start_ns, &k->space);
 }
 
-void daemon_forget(struct daemon *d, uint32_t pid, uint64_t start_ns)
+static void forget(struct daemon *d, uint32_t pid, uint64_t start_ns)
 {
 	struct known *k = map64_get(&d->known, pid);
 
@@ -36,14 +36,20 @@ void daemon_forget(struct daemon *d, uint32_t pid, uint64_t start_ns)
 	free(k);
 }
 
+/* EXIT or EXEC. */
+static void on_end(struct daemon *d, const struct event *ev)
+{
+	(void)engine_event(d->engine, ev, d->now_ns, d->real_usec);
+	resync_forget(d->resync, ev->pid, ev->start_ns);
+	forget(d, ev->pid, ev->start_ns);
+}
+
 void daemon_end(struct daemon *d, uint32_t pid, uint64_t start_ns)
 {
 	struct event ev = { .type = EVENT_EXIT, .pid = pid, .start_ns = start_ns, .time_ns = d->now_ns,
 			    .device = EVENT_NO_DEVICE };
 
-	(void)engine_event(d->engine, &ev, d->now_ns, d->real_usec);
-	resync_forget(d->resync, pid, start_ns);
-	daemon_forget(d, pid, start_ns);
+	on_end(d, &ev);
 }
 
 struct known *daemon_known(struct daemon *d, uint32_t pid, uint64_t start_ns)
@@ -181,16 +187,15 @@ static bool covers(const struct address_space *as, const uint64_t *ip, size_t n)
 static void on_stack(struct daemon *d, struct known *k, const struct event *ev, size_t size)
 {
 	const struct event_stack *es = (const void *)ev;
-	size_t skip, n, room = (size - offsetof(struct event_stack, ip)) / sizeof(uint64_t);
+	size_t n, room = (size - offsetof(struct event_stack, ip)) / sizeof(uint64_t);
 	uint64_t ip[EVENT_STACK_MAX];
 	struct address_space *fresh = NULL;
 	struct stack *s;
 
 	if (size < offsetof(struct event_stack, ip))
 		return;
-	skip = MIN((size_t)es->pad, MIN(room, (size_t)EVENT_STACK_MAX));
-	n = MIN((size_t)es->count, MIN(room, (size_t)EVENT_STACK_MAX) - skip);
-	memcpy(ip, es->ip + skip, n * sizeof(*ip));
+	n = MIN((size_t)es->count, MIN(room, (size_t)EVENT_STACK_MAX));
+	memcpy(ip, es->ip, n * sizeof(*ip));
 	if (!k->space || (k->space_is_stale && !covers(k->space, ip, n))) {
 		/* Gone already: the older picture, and what has been mapped since is shown as bare addresses. */
 		if (maps_read("/proc", k->pid, k->start_ns, &fresh) == 0 && fresh->count) {
@@ -229,9 +234,7 @@ static int on_event(const struct event *ev, size_t size, void *userdata)
 		return 0;
 	case EVENT_EXIT:
 	case EVENT_EXEC:
-		(void)engine_event(d->engine, ev, d->now_ns, d->real_usec);
-		resync_forget(d->resync, ev->pid, ev->start_ns);
-		daemon_forget(d, ev->pid, ev->start_ns);
+		on_end(d, ev);
 		return 0;
 	case EVENT_ALLOC:
 	case EVENT_FAIL:

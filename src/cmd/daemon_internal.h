@@ -25,7 +25,7 @@ struct known {
 	bool space_is_stale;	     /* something was mapped since */
 	bool is_changed;	     /* events since the books were last compared */
 	uint64_t lost_seen;	     /* of books.lost_count */
-	uint64_t devices_named;	     /* bit d+1: ordinal d has a uuid, or was tried */
+	uint64_t devices_named;	     /* bit d+1: ordinal d has a uuid */
 	bool wants_device;	     /* an ordinal has no uuid yet: ask again when the driver has been read */
 	uint64_t ordinals_seen;	     /* bit d+1 */
 };
@@ -49,7 +49,7 @@ struct daemon {
 	struct known *last; /* of the last event */
 	uint64_t lost_seen; /* COUNTER_LOST at the last tick */
 	uint64_t events;
-	uint64_t started_ns, health_ns, sweep_ns, status_ns, nvml_read_count;
+	uint64_t started_ns, health_ns, sweep_ns, status_ns;
 	uint64_t real_usec, now_ns; /* of the drain in progress */
 	char digest[17];
 	size_t rule_count;
@@ -64,7 +64,6 @@ struct daemon {
 /* daemon_events.c */
 void daemon_drain(struct daemon *d);
 struct known *daemon_known(struct daemon *d, uint32_t pid, uint64_t start_ns);
-void daemon_forget(struct daemon *d, uint32_t pid, uint64_t start_ns);
 /* Its end was not seen: ends it in the engine too. */
 void daemon_end(struct daemon *d, uint32_t pid, uint64_t start_ns);
 void daemon_mapped(uint32_t pid, const struct mapping *m, void *userdata);
@@ -77,8 +76,11 @@ void daemon_check_books(struct daemon *d);
 /* daemon_report.c */
 void daemon_say(struct daemon *d, enum report_event event, enum severity severity, const char *fmt, ...) _printf_(4, 5);
 void daemon_say_health(struct daemon *d);
-int daemon_load_rules(struct daemon *d, bool is_reload);
-/* Before anything is attached: a service that restarts with bad rules must not patch every process each time. */
-int daemon_check_rules(struct daemon *d);
+/* Reads the rules and says what is wrong with them. The caller owns *ret. */
+int daemon_read_rules(struct daemon *d, struct errors *errors, struct ruleset **ret);
+/* Hands them to the engine; takes ownership in any case. */
+int daemon_apply_rules(struct daemon *d, struct ruleset *rs);
+/* Refused rules never replace working ones. */
+int daemon_reload_rules(struct daemon *d);
 void daemon_status_text(struct daemon *d, bool json, struct strbuf *sb);
 void daemon_notify_status(struct daemon *d);

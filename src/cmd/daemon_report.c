@@ -95,63 +95,28 @@ void daemon_notify_status(struct daemon *d)
 				 (unsigned long long)d->lost_seen);
 }
 
-static int read_rules(struct daemon *d, struct errors *errors, struct ruleset **ret)
+int daemon_read_rules(struct daemon *d, struct errors *errors, struct ruleset **ret)
 {
 	bool own = d->options->rules_len > 0;
+	int r = ruleset_load("", own ? d->options->rules : d->settings->rules,
+			     own ? d->options->rules_len : d->settings->rules_len, errors, ret);
 
-	return ruleset_load("", own ? d->options->rules : d->settings->rules,
-			    own ? d->options->rules_len : d->settings->rules_len, errors, ret);
-}
-
-static void log_errors(const struct errors *errors)
-{
 	for (size_t i = 0; i < errors->len; i++) {
 		const struct error *e = &errors->list[i];
 
 		log_line(e->is_warning ? 4 : 3, "%s:%d: %s", e->file ?: "rules", e->line, e->text);
 	}
-}
-
-int daemon_check_rules(struct daemon *d)
-{
-	_cleanup_errors_ struct errors errors = ERRORS_INIT;
-	_cleanup_(ruleset_freep) struct ruleset *rs = NULL;
-	int r = read_rules(d, &errors, &rs);
-
-	if (r == 0)
-		return 0;
-	log_errors(&errors);
-	log_error("cannot start with these rules: mend them and try `gpuxray check`");
 	return r;
 }
 
-/* Refused rules never replace working ones. */
-int daemon_load_rules(struct daemon *d, bool is_reload)
+int daemon_apply_rules(struct daemon *d, struct ruleset *rs)
 {
-	_cleanup_errors_ struct errors errors = ERRORS_INIT;
-	_cleanup_(ruleset_freep) struct ruleset *rs = NULL;
-	const struct error *first = NULL;
 	char digest[sizeof(d->digest)];
-	size_t count;
-	int r = read_rules(d, &errors, &rs);
+	size_t count = rs->len;
+	int r;
 
-	log_errors(&errors);
-	for (size_t i = 0; i < errors.len && !first; i++)
-		if (!errors.list[i].is_warning)
-			first = &errors.list[i];
-	if (r < 0) {
-		if (!is_reload)
-			return r;
-		(void)sd_notifyf(0, "STATUS=Reload refused: %s:%d: %s", first ? first->file : "rules", first ? first->line : 0,
-				 first ? first->text : strerror(-r));
-		daemon_say(d, REPORT_RELOAD, SEVERITY_ERROR, "reload refused, the old rules stay: %s:%d: %s (%zu errors)",
-			   first ? first->file : "rules", first ? first->line : 0, first ? first->text : strerror(-r),
-			   errors.error_count);
-		return r;
-	}
-	snprintf(digest, sizeof(digest), "%s", rs->digest);
-	count = rs->len;
-	r = engine_set_rules(d->engine, TAKE_PTR(rs), clock_monotonic_ns(), clock_real_usec());
+	memcpy(digest, rs->digest, sizeof(digest));
+	r = engine_set_rules(d->engine, rs, clock_monotonic_ns(), clock_real_usec());
 	if (r < 0) {
 		log_error("the rules could not be taken over: %s", strerror(-r));
 		return r;
@@ -159,6 +124,26 @@ int daemon_load_rules(struct daemon *d, bool is_reload)
 	memcpy(d->digest, digest, sizeof(digest));
 	d->rule_count = count;
 	return 0;
+}
+
+int daemon_reload_rules(struct daemon *d)
+{
+	_cleanup_errors_ struct errors errors = ERRORS_INIT;
+	_cleanup_(ruleset_freep) struct ruleset *rs = NULL;
+	const struct error *first = NULL;
+	int r = daemon_read_rules(d, &errors, &rs);
+
+	if (r == 0)
+		return daemon_apply_rules(d, TAKE_PTR(rs));
+	for (size_t i = 0; i < errors.len && !first; i++)
+		if (!errors.list[i].is_warning)
+			first = &errors.list[i];
+	(void)sd_notifyf(0, "STATUS=Reload refused: %s:%d: %s", first ? first->file : "rules", first ? first->line : 0,
+			 first ? first->text : strerror(-r));
+	daemon_say(d, REPORT_RELOAD, SEVERITY_ERROR, "reload refused, the old rules stay: %s:%d: %s (%zu errors)",
+		   first ? first->file : "rules", first ? first->line : 0, first ? first->text : strerror(-r),
+		   errors.error_count);
+	return r;
 }
 
 static void libraries_json(struct daemon *d, struct strbuf *sb)

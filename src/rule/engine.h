@@ -42,7 +42,7 @@ int engine_set_rules(struct engine *e, struct ruleset *rs, uint64_t now_ns, uint
 /*
  * One change. now_ns is the monotonic clock at processing time, real_usec the wall clock; the event's own time_ns is used
  * for windows and births. ALLOC, FREE, FAIL, PROCESS, EXEC, EXIT are handled here; UUID goes to
- * engine_set_ordinal(), STACK to engine_set_stack(); RESET is swept by the caller into FREE events. Unknown
+ * engine_set_ordinal(), STACK to engine_set_stack(). Unknown
  * types are ignored. 0 or -ENOMEM (the books of that process are then marked inexact).
  */
 int engine_event(struct engine *e, const struct event *ev, uint64_t now_ns, uint64_t real_usec);

@@ -361,7 +361,7 @@ TEST(nonsense_is_ignored)
 	ev.class = CLASS_MAX;
 	EXPECT_EQ(sim_send(&s, &ev), 0);
 	EXPECT(!sim_process(&s, 1));
-	ev = sim_event(&s, EVENT_RESET, 1);
+	ev = sim_event(&s, EVENT_STACK + 1, 1);
 	EXPECT_EQ(sim_send(&s, &ev), 0);
 	EXPECT(!sim_process(&s, 1));
 	/* Calls whose device is not known may turn out to be of the only one. */
