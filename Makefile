@@ -21,7 +21,7 @@ comma := ,
 
 LDFLAGS += -Wl,--as-needed
 static_or = $(if $(filter $(1),$(STATIC)),-l:lib$(1).a,-l$(1))
-LIBS := $(call static_or,bpf) $(call static_or,config) -lelf -lz -lsystemd -lpcre2-8 -ldl -lm
+LIBS := $(call static_or,bpf) $(call static_or,config) -lelf -lz -lsystemd -lpcre2-8 -llzma -ldl -lm
 
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-7s %s\n' '$(1)' '$(2)')

@@ -10,10 +10,7 @@
 #include <linux/types.h>
 #endif
 
-#define EVENT_LAYOUT 1
-
-/* Frames of a walk, the probed function and its caller included; as many as the kernel's own walk takes by default. */
-#define EVENT_STACK_MAX 127
+#define EVENT_LAYOUT 2
 
 /* Kinds of memory, kept apart in every total. */
 enum mem_class {
@@ -47,7 +44,7 @@ enum event_type {
 	EVENT_EXEC,	 /* that process's image is gone, and its GPU memory with it */
 	EVENT_EXIT,	 /* its last thread has exited */
 	EVENT_UUID,	 /* device ordinal of this process is uuid: struct event_uuid */
-	EVENT_STACK,	 /* a stack not seen before: struct event_stack */
+	EVENT_STACK,	 /* a stack not seen before: struct event_stack, in stack_event.h */
 };
 
 #define EVENT_F_CROSSED 0x01  /* an armed bound was crossed by this change */
@@ -57,14 +54,14 @@ enum event_type {
 
 #define EVENT_NO_DEVICE (-1)
 
-/* Why event.stack or a stack's tail is missing. 0: complete as far as frame pointers reach. */
+/* Why an event has no stack. */
 enum stack_reason {
 	STACK_OK,
-	STACK_NONE,	/* this kind of event carries no stack */
-	STACK_FAULT,	/* reading the user stack faulted at its first word */
-	STACK_DEPTH,	/* cut at EVENT_STACK_MAX frames */
-	STACK_LOST,	/* the ring was full when the stack was to be sent */
-	STACK_EVICTED,	/* user space had too many stacks and dropped it */
+	STACK_NONE,    /* this kind of event carries no stack */
+	STACK_FAULT,   /* reading the user stack faulted at its first word */
+	STACK_SAMPLED, /* more new stacks in this second than the budget allows */
+	STACK_LOST,    /* the ring was full when the stack was to be sent */
+	STACK_EVICTED, /* user space had too many stacks and dropped it */
 };
 
 struct event {
@@ -79,7 +76,7 @@ struct event {
 	__u64 time_ns;	   /* CLOCK_MONOTONIC */
 	__u64 addr;
 	__u64 bytes;
-	__u64 stack;	 /* key of the stack, 0 = none */
+	__u64 stack;	 /* number of the stack, never used twice; 0 = none */
 	__u64 birth_ns;	 /* free: time_ns of the allocation */
 	__u64 live_bytes; /* device-class bytes of the process after this change, as the kernel's books have it */
 	__s32 device;	 /* the process's own ordinal, EVENT_NO_DEVICE if not known */
@@ -89,13 +86,6 @@ struct event {
 struct event_uuid {
 	struct event head; /* device = ordinal */
 	__u8 uuid[16];
-};
-
-struct event_stack {
-	struct event head; /* stack = key, stack_reason */
-	__u32 count;
-	__u32 pad;
-	__u64 ip[EVENT_STACK_MAX]; /* innermost first; only count of them are sent */
 };
 
 /* A process's books in the kernel. Bytes and counts change by atomic adds, so they are exact whatever the ring lost. */
@@ -209,6 +199,9 @@ enum counter {
 	COUNTER_LIVE_FULL,	/* live map full */
 	COUNTER_STACK_LOST,
 	COUNTER_STACK_FAULT,
+	COUNTER_STACK_KNOWN,	/* stacks known again by their learned slots */
+	COUNTER_STACK_COPIED,	/* stacks sent as a copy */
+	COUNTER_STACK_SAMPLED,	/* new stacks over the budget: their bytes are counted, their stack is not known */
 	COUNTER_RETURN_MISSED,	/* a call's return was never seen; its effect was assumed at the next call */
 	COUNTER_FAULT,		/* reading an argument or a result faulted */
 	COUNTER_MAP_FULL,	/* context, pool or mapping table full */
@@ -217,7 +210,6 @@ enum counter {
 
 _Static_assert(sizeof(struct event) == 80, "struct event");
 _Static_assert(sizeof(struct event_uuid) == 96, "struct event_uuid");
-_Static_assert(sizeof(struct event_stack) == 88 + 8 * EVENT_STACK_MAX, "struct event_stack");
 _Static_assert(sizeof(struct live_key) == 16, "struct live_key");
 _Static_assert(sizeof(struct live_value) == 48, "struct live_value");
 _Static_assert(sizeof(struct call_desc) == 8, "struct call_desc");

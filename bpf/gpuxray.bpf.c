@@ -4,9 +4,10 @@
  * that says what the call does and where its arguments lie. No policy here: only books, bounds and news.
  */
 #include "kernel.h"
-#include "event.h"
+#include "stack_event.h"
 #include "maps.h"
 #include "books.h"
+#include "python.h"
 #include "stack.h"
 #include "context.h"
 
@@ -122,6 +123,32 @@ static __always_inline void unmap_range(struct books *b, __u32 pid, __u64 addr, 
 	bpf_loop(65536, unmap_one, &u, 0);
 }
 
+static __always_inline __u64 mul_saturate(__u64 a, __u64 c)
+{
+	__u64 most = a ? ~0ull / a : ~0ull;
+
+	/* Hides the idiom from clang, which would make a 128-bit multiplication of it, and BPF has none. */
+	asm volatile("" : "+r"(most));
+	return c > most ? ~0ull : a * c;
+}
+
+static __always_inline __u64 bytes_of(struct thread_state *ts, const struct call_desc *d, bool ok)
+{
+	__u64 pitch = 0;
+
+	switch (d->size_how) {
+	case SIZE_ARG:
+		return ts->arg[d->size_arg & 7];
+	case SIZE_PITCH:
+		if (!ok)
+			return mul_saturate(ts->arg[2], ts->arg[3]);
+		if (bpf_probe_read_user(&pitch, sizeof(pitch), (void *)ts->arg[1]))
+			count(COUNTER_FAULT);
+		return mul_saturate(pitch, ts->arg[3]);
+	}
+	return 0;
+}
+
 static __always_inline int call_entry(struct pt_regs *ctx)
 {
 	__u32 row = (__u32)bpf_get_attach_cookie(ctx), pid = bpf_get_current_pid_tgid() >> 32;
@@ -187,34 +214,8 @@ static __always_inline int call_entry(struct pt_regs *ctx)
 	ts->stack = 0;
 	ts->stack_reason = STACK_NONE;
 	if (d->flags & CALL_F_STACK)
-		take_stack(ctx, b, pid, ts);
+		take_stack(ctx, b, pid, ts, bytes_of(ts, d, false));
 	ts->sp = sp;
-	return 0;
-}
-
-static __always_inline __u64 mul_saturate(__u64 a, __u64 c)
-{
-	__u64 most = a ? ~0ull / a : ~0ull;
-
-	/* Hides the idiom from clang, which would make a 128-bit multiplication of it, and BPF has none. */
-	asm volatile("" : "+r"(most));
-	return c > most ? ~0ull : a * c;
-}
-
-static __always_inline __u64 bytes_of(struct thread_state *ts, const struct call_desc *d, bool ok)
-{
-	__u64 pitch = 0;
-
-	switch (d->size_how) {
-	case SIZE_ARG:
-		return ts->arg[d->size_arg & 7];
-	case SIZE_PITCH:
-		if (!ok)
-			return mul_saturate(ts->arg[2], ts->arg[3]);
-		if (bpf_probe_read_user(&pitch, sizeof(pitch), (void *)ts->arg[1]))
-			count(COUNTER_FAULT);
-		return mul_saturate(pitch, ts->arg[3]);
-	}
 	return 0;
 }
 
@@ -321,6 +322,9 @@ static __always_inline void process_gone(__u32 pid, __u32 type)
 {
 	struct books *b = bpf_map_lookup_elem(&processes, &pid), was;
 
+	/* It may be there before the first call: the daemon looks for Python when the driver library is mapped. */
+	if (bpf_map_lookup_elem(&python_processes, &pid))
+		bpf_map_delete_elem(&python_processes, &pid);
 	if (!b)
 		return;
 	__builtin_memcpy(&was, b, sizeof(was));

@@ -36,6 +36,10 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct mm_struct {
+	unsigned long start_stack; /* top of the main thread's stack, below arguments and environment */
+};
+
 struct signal_struct {
 	atomic_t live; /* threads that have not entered exit yet */
 };
@@ -46,6 +50,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	__u64 start_boottime;
 	struct signal_struct *signal;
+	struct mm_struct *mm;
 };
 
 #pragma clang attribute pop

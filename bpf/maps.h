@@ -4,12 +4,16 @@
 #define GPUXRAY_MAPS_H
 
 #include "kernel.h"
-#include "event.h"
+#include "stack_event.h"
 
 const volatile __u32 filter_pids; /* 1: only processes in pid_filter */
 const volatile __u32 ring_mark_bytes = 4u << 20; /* fill at which the daemon is woken in any case */
+const volatile __u32 stacks_per_second = 500;	 /* copies of stacks sent */
 
 __u32 next_gen = 1;
+__u64 next_stack = 1;
+__u64 copy_second_ns; /* start of the second that copy_count is of */
+__u64 copy_count;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -104,13 +108,13 @@ struct {
 	__type(value, struct mapping_value);
 } mappings SEC(".maps");
 
-/* Keys of stacks already sent. Least recently used go first; a stack that comes back is simply sent again. */
+/* How to know stacks again. Least recently used go first; a stack that comes back is simply learned again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 16384);
 	__type(key, __u64);
-	__type(value, __u32);
-} stacks SEC(".maps");
+	__type(value, struct stack_path);
+} paths SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -143,9 +147,20 @@ struct thread_state {
 	__s32 device;
 	__u32 gen; /* of the process the above belongs to */
 	__u64 ctx_below[CTX_DEPTH];
-	struct event_stack out;
-	__u64 slack; /* out.ip is indexed by seven bits */
-	__u64 chunk[256]; /* the top of the user stack */
+	/*
+	 * The stack being looked at. Here and not on the program's own stack, because the verifier does not follow what
+	 * lies in map memory: it would walk the same code again for each value that it can tell.
+	 */
+	__u64 stack_sp, stack_bytes;
+	__u64 stack_path, stack_hash;
+	__u64 chunk_base; /* address of chunk[0] */
+	__u32 chunk_bytes; /* that are filled */
+	__u32 is_unreadable;
+	__u32 stack_flags;
+	__u32 pad;
+	__u64 known; /* stacks known again */
+	__u64 reg[32]; /* by DWARF number; those that are kept across calls */
+	__u64 chunk[STACK_PIECE / 8]; /* a piece of the user stack */
 };
 
 struct {

@@ -279,7 +279,7 @@ static __always_inline struct python_stack *python_walk(struct pt_regs *ctx, __u
 	struct python_thread *t;
 
 	c.p = bpf_map_lookup_elem(&python_processes, &pid);
-	if (!c.p || c.p->start_ns != start_ns)
+	if (!c.p || (c.p->start_ns && c.p->start_ns != start_ns))
 		return NULL;
 	t = bpf_task_storage_get(&python_threads, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t)

@@ -48,7 +48,7 @@ struct python_stack {
 
 /* What the walk needs to know of one process; the daemon finds it out and puts it in the map. Offsets in bytes. */
 struct python_process {
-	__u64 start_ns; /* start of the process, as in struct event: a pid that went to another process has no entry */
+	__u64 start_ns; /* start of the process, as in struct event; 0 = not known: the end of the process takes it away */
 	__u64 heads;	/* address of _PyRuntime.interpreters.head */
 	__u32 serial;	/* never used twice: what threads remember is dropped when it changes */
 	__u16 flags;	/* PYTHON_HAS_*, PYTHON_INSTR_INT */

@@ -1,152 +1,382 @@
 /* SPDX-License-Identifier: MIT */
-/* User stacks by frame pointer, each sent once. */
+/*
+ * User stacks: known again by the words at learned slots (stack_event.h), else sent as a copy for the daemon to unwind.
+ * Not by frame pointers: in a real PyTorch process those gave 7 right frames of 61.
+ */
 #ifndef GPUXRAY_STACK_H
 #define GPUXRAY_STACK_H
 
 #include "books.h"
+#include "python.h"
 
-#define CHUNK_BYTES sizeof(((struct thread_state *)0)->chunk)
-/* No real frame is larger: a saved frame pointer that jumps further is not one. */
-#define FRAME_BYTES_MAX (1ull << 20)
-#define FRAMES_INLINE 24
-#define USER_ADDRESS_MAX (1ull << 56)
+/* A stack is not larger: if its end seems to be further away, it is another stack (a coroutine's, a signal's). */
+#define STACK_BYTES_MAX (16ull << 20)
+#define SLOTS_INLINE 24
+/* The last quarter of the budget is kept for allocations of this size. */
+#define LARGE_BYTES (1ull << 20)
+#define CHECK_EVERY 4096 /* hits of a thread */
 
-struct walk {
+struct reader { /* pointers only: see struct thread_state */
+	struct pt_regs *ctx;
 	struct thread_state *ts;
-	__u64 base; /* address of ts->chunk[0] */
-	__u64 fp;
-	__u64 hash;
-	__u32 n;
-	__u32 len; /* bytes of the chunk that are filled */
-	__u32 is_cut;
-	__u32 pad;
+	const struct stack_path *path;
 };
 
-static __always_inline void walk_add(struct walk *w, __u64 ip)
+/* Fills the chunk from addr to the end of its page: what lies there can be read, and the page behind the top of a stack,
+ * which cannot, is never touched. An exception costs more than all the rest. */
+static __always_inline bool fill_chunk(struct reader *r, __u64 addr)
 {
-	w->ts->out.ip[w->n & 127] = ip;
-	w->n++;
-	w->hash = (w->hash ^ ip) * 0x9e3779b97f4a7c15ull;
-	w->hash ^= w->hash >> 29;
-}
+	__u64 len = STACK_PIECE - (addr & (STACK_PIECE - 1));
 
-/* Fills the chunk from addr to the end of its page at most: what lies there can be read, and the page behind the top of a
- * stack, which cannot, is never touched. */
-static __always_inline bool fill_chunk(struct walk *w, __u64 addr)
-{
-	__u64 len = 4096 - (addr & 4095);
-
-	if (len > CHUNK_BYTES)
-		len = CHUNK_BYTES;
-	if (bpf_probe_read_user(w->ts->chunk, len, (void *)addr))
+	if (bpf_probe_read_user(r->ts->chunk, len, (void *)addr))
 		return false;
-	w->base = addr;
-	w->len = len;
+	r->ts->chunk_base = addr;
+	r->ts->chunk_bytes = len;
 	return true;
 }
 
-/* One frame: saved frame pointer and return address. 1 at the end of the chain. For bpf_loop(), which has the verifier look
- * at it once and not a hundred times. */
-static long walk_one(__u64 index, struct walk *w)
+/* A word of the stack as it enters the hash. Slots ascend, so each page is read once. */
+static __always_inline __u64 slot_word(struct reader *r, __u32 slot)
 {
-	__u64 frame[2], off = w->fp - w->base;
+	struct thread_state *ts = r->ts;
+	__u64 addr = ts->stack_sp + (slot & STACK_SLOT_OFFSET) * 8ull, off = addr - ts->chunk_base, word;
 
-	if (off + sizeof(frame) > w->len || off > w->len) {
-		if ((w->fp & 4095) > 4096 - sizeof(frame)) { /* lies across two pages */
-			if (bpf_probe_read_user(frame, sizeof(frame), (void *)w->fp))
-				return 1;
-			goto got;
+	if (off >= ts->chunk_bytes) {
+		if (!fill_chunk(r, addr)) {
+			ts->is_unreadable = 1;
+			return 0;
 		}
-		if (!fill_chunk(w, w->fp))
-			return 1;
 		off = 0;
 	}
-	off &= CHUNK_BYTES - 8;
-	if (off > CHUNK_BYTES - sizeof(frame))
-		return 1;
-	frame[0] = w->ts->chunk[off / 8];
-	frame[1] = w->ts->chunk[off / 8 + 1];
-got:
-	if (!frame[1] || frame[1] >= USER_ADDRESS_MAX)
-		return 1;
-	walk_add(w, frame[1]);
-	if (frame[0] <= w->fp || frame[0] - w->fp > FRAME_BYTES_MAX || (frame[0] & 7))
-		return 1;
-	w->fp = frame[0];
-	w->is_cut = index + 1 == EVENT_STACK_MAX - 2 - FRAMES_INLINE;
-	return 0;
+	word = ts->chunk[(off / 8) & (STACK_PIECE / 8 - 1)];
+	return slot & STACK_SLOT_RELATIVE ? word - ts->stack_sp : word;
 }
 
-/* The first frames without the cost of bpf_loop(), which is that of a frame. */
-static __always_inline void walk_all(struct walk *w)
+static long hash_slot(__u64 index, struct reader *r)
 {
-	for (__u32 i = 0; i < FRAMES_INLINE; i++)
-		if (walk_one(0, w))
-			return;
-	bpf_loop(EVENT_STACK_MAX - 2 - FRAMES_INLINE, walk_one, w, 0);
+	if (index >= r->path->slots)
+		return 1;
+	r->ts->stack_hash = stack_hash_word(r->ts->stack_hash, slot_word(r, r->path->slot[index & (STACK_SLOTS_MAX - 1)]));
+	return r->ts->is_unreadable & 1; /* a bound the verifier can see */
+}
+
+/* For bpf_loop(), which has the verifier look at it once. */
+static long hash_slot_late(__u64 index, struct reader *r)
+{
+	return hash_slot(index + SLOTS_INLINE, r);
+}
+
+/* Registers that unwind rules may need, by DWARF number; on arm64, where frames are found by frame pointers, x29 and,
+ * at a function's entry, x30. */
+static __always_inline void load_registers(struct reader *r)
+{
+	__u64 *reg = r->ts->reg;
+#if defined(__TARGET_ARCH_x86)
+	reg[3] = r->ctx->bx;
+	reg[6] = r->ctx->bp;
+	reg[12] = r->ctx->r12;
+	reg[13] = r->ctx->r13;
+	reg[14] = r->ctx->r14;
+	reg[15] = r->ctx->r15;
+#else
+	reg[29] = PT_REGS_FP(r->ctx);
+	/* A code address: it is the distance plus sp. */
+	reg[30] = r->ctx->user_regs.regs[30] + r->ts->stack_sp;
+#endif
+}
+
+/* Without branches: the verifier would walk each way through them. */
+static __always_inline void hash_register(struct reader *r, __u32 mask, __u32 number)
+{
+	struct thread_state *ts = r->ts;
+	__u64 take = -(__u64)(mask >> number & 1), with = stack_hash_word(ts->stack_hash, ts->reg[number] - ts->stack_sp);
+
+	asm volatile("" : "+r"(take));
+	ts->stack_hash = (with & take) | (ts->stack_hash & ~take);
+}
+
+static __always_inline void hash_registers(struct reader *r, __u32 mask)
+{
+	load_registers(r);
+#if defined(__TARGET_ARCH_x86)
+	hash_register(r, mask, 3);
+	hash_register(r, mask, 6);
+	hash_register(r, mask, 12);
+	hash_register(r, mask, 13);
+	hash_register(r, mask, 14);
+	hash_register(r, mask, 15);
+#else
+	hash_register(r, mask, 29);
+	hash_register(r, mask, 30);
+#endif
+}
+
+static __always_inline bool is_this(struct reader *r, const struct stack_path *path)
+{
+	r->path = path;
+	r->ts->stack_hash = STACK_HASH_INIT;
+	for (__u32 i = 0; i < SLOTS_INLINE; i++)
+		if (hash_slot(i, r))
+			goto hashed;
+	bpf_loop(STACK_SLOTS_MAX - SLOTS_INLINE, hash_slot_late, r, 0);
+hashed:
+	if (path->registers)
+		hash_registers(r, path->registers);
+	return !r->ts->is_unreadable && r->ts->stack_hash == path->hash;
+}
+
+static __always_inline __u64 branch_key(struct reader *r, const struct stack_path *branch, __u64 key)
+{
+	__u64 word;
+
+	if (branch->slots) {
+		word = slot_word(r, branch->slot[0]);
+	} else {
+		load_registers(r);
+		word = r->ts->reg[branch->hash & 31] - r->ts->stack_sp;
+	}
+	return stack_hash_word(key, word);
+}
+
+/* One branch of the tree, for bpf_loop(). */
+static long descend(__u64 index, struct reader *r)
+{
+	const struct stack_path *path = r->path;
+	__u64 key;
+
+	if (!path || path->stack)
+		return 1;
+	key = branch_key(r, path, r->ts->stack_hash);
+	r->ts->stack_hash = key;
+	r->path = bpf_map_lookup_elem(&paths, &key);
+	return r->ts->is_unreadable & 1;
+}
+
+/* The number of the stack, 0 = not known. */
+static __always_inline __u64 known_stack(struct reader *r)
+{
+	__u64 key = r->ts->stack_path;
+
+	r->path = bpf_map_lookup_elem(&paths, &key);
+	if (r->path && !r->path->stack) {
+		r->ts->stack_hash = key;
+		bpf_loop(STACK_TREE_DEPTH, descend, r, 0);
+	}
+	return r->path && r->path->stack && is_this(r, r->path) ? r->path->stack : 0;
 }
 
 /*
- * Takes the stack at the entry of the probed function, by frame pointers. Not by bpf_get_stack(): its walk ends where a
- * read faults (main's frame pointer is libc's garbage), and that one exception costs more than the whole walk (1.2 us of
- * 1.9 us measured for 20 frames in a virtual machine); kernels before 6.10 also skip the caller. Here the stack is
- * copied in pieces and walked in the copy, and the chain ends where it stops going up.
+ * Where the stack ends: the main thread's below its arguments; any other's, with glibc and musl, at the thread's own
+ * control block, to which the thread pointer points. The nearer one above sp is it, also in a child forked by a thread.
+ * 0: neither, within reason.
  */
-static __always_inline void take_stack(struct pt_regs *ctx, struct books *b, __u32 pid, struct thread_state *ts)
+static __always_inline __u64 stack_end(__u64 sp)
 {
-	struct event_stack *out = &ts->out;
-	__u64 sp, ra = 0, key;
-	__u32 n, reason, one = 1;
-	struct walk w = { .ts = ts, .hash = 0xcbf29ce484222325ull ^ b->gen };
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 main_end = task->mm->start_stack, thread_end = python_self();
+	__u64 a = main_end - sp, b = thread_end - sp;
 
-	ts->stack = 0;
-	sp = PT_REGS_SP(ctx);
-	w.fp = PT_REGS_FP(ctx);
-	w.base = sp;
-	w.len = 0;
-	if (!fill_chunk(&w, sp)) {
-		ts->stack_reason = STACK_FAULT;
-		count(COUNTER_STACK_FAULT);
-		return;
-	}
-#if defined(__TARGET_ARCH_arm64)
-	ra = ctx->user_regs.regs[30];
+	if (main_end <= sp || a > STACK_BYTES_MAX)
+		a = ~0ull;
+	if (thread_end <= sp || b > STACK_BYTES_MAX)
+		b = ~0ull;
+	if (b < a)
+		a = b;
+	return a == ~0ull ? 0 : sp + a;
+}
+
+/* One copy more in this second? */
+static __always_inline bool may_copy(__u64 bytes)
+{
+	__u64 now = bpf_ktime_get_ns(), start = copy_second_ns, limit = stacks_per_second;
+
+	if (now - start >= 1000000000ull && __sync_val_compare_and_swap(&copy_second_ns, start, now) == start)
+		copy_count = 0;
+	if (bytes < LARGE_BYTES)
+		limit -= limit / 4;
+	if (copy_count >= limit) /* without writing: many threads may be here */
+		return false;
+	return __sync_fetch_and_add(&copy_count, 1) < limit;
+}
+
+struct copy {
+	struct pt_regs *ctx;
+	struct books *b;
+	struct thread_state *ts;
+	struct python_stack *python; /* NULL = none known in this process */
+	__u32 pid;
+	__u32 pad;
+};
+
+static __always_inline void copy_registers(struct event_stack *ev, struct pt_regs *ctx)
+{
+	ev->regs.ip = PT_REGS_IP(ctx);
+	ev->regs.sp = PT_REGS_SP(ctx);
+	ev->regs.bp = PT_REGS_FP(ctx);
+#if defined(__TARGET_ARCH_x86)
+	ev->regs.bx = ctx->bx;
+	ev->regs.r12 = ctx->r12;
+	ev->regs.r13 = ctx->r13;
+	ev->regs.r14 = ctx->r14;
+	ev->regs.r15 = ctx->r15;
+	ev->regs.lr = 0;
 #else
-	ra = ts->chunk[0];
+	ev->regs.bx = ev->regs.r12 = ev->regs.r13 = ev->regs.r14 = ev->regs.r15 = 0;
+	ev->regs.lr = ctx->user_regs.regs[30];
 #endif
-	walk_add(&w, PT_REGS_IP(ctx));
-	walk_add(&w, ra);
-	if (w.fp > sp && w.fp - sp <= FRAME_BYTES_MAX && !(w.fp & 7))
-		walk_all(&w);
-	reason = w.is_cut ? STACK_DEPTH : STACK_OK;
-	n = w.n;
-	key = w.hash | 1; /* 0 means no stack */
-	ts->stack = key;
-	ts->stack_reason = reason;
-	if (bpf_map_lookup_elem(&stacks, &key))
+}
+
+struct pieces {
+	struct event_stack *ev;
+	__u64 sp, at, bytes;
+	__u32 missing;
+	__u32 pad;
+};
+
+static __always_inline long copy_piece(__u64 index, struct pieces *p, const __u64 size)
+{
+	__u64 at = p->at, len = STACK_PIECE - ((p->sp + at) & (STACK_PIECE - 1));
+
+	if (at >= p->bytes || at > size)
+		return 1;
+	if (len > p->bytes - at)
+		len = p->bytes - at;
+	if (!len || len > STACK_PIECE)
+		return 1;
+	if (bpf_probe_read_user(p->ev->copy + at, len, (void *)(p->sp + at))) {
+		/* Where the end is not known, this is it. */
+		if (p->ev->flags & STACK_F_NO_TOP) {
+			p->ev->copy_bytes = at;
+			return 1;
+		}
+		p->missing |= 1u << (index & 31);
+	}
+	p->at = at + len;
+	return 0;
+}
+
+/* Page by page, where reading all at once met one that is not there (swapped out, or never touched). */
+#define COPY_PIECES(size)                                                                                              \
+	static long copy_piece_##size(__u64 index, struct pieces *p)                                                   \
+	{                                                                                                              \
+		return copy_piece(index, p, size);                                                                     \
+	}
+COPY_PIECES(4096)
+COPY_PIECES(8192)
+COPY_PIECES(16384)
+COPY_PIECES(32768)
+COPY_PIECES(65536)
+
+/* The classes have room for one piece more than the largest copy in them, so that any piece fits. */
+static __always_inline int send_class(struct copy *c, const __u64 size, void *copy_piece_fn)
+{
+	struct event_stack *ev = bpf_ringbuf_reserve(&ring, sizeof(*ev) + size + STACK_PIECE, 0);
+	__u64 bytes = c->ts->stack_bytes, sp = c->ts->stack_sp;
+
+	if (!ev)
+		return -1;
+	__builtin_memset(&ev->head, 0, sizeof(ev->head));
+	ev->head.type = EVENT_STACK;
+	ev->head.call = c->ts->call;
+	ev->head.pid = c->pid;
+	ev->head.tid = (__u32)bpf_get_current_pid_tgid();
+	ev->head.start_ns = c->b->start_ns;
+	ev->head.time_ns = bpf_ktime_get_ns();
+	ev->head.stack = c->ts->stack;
+	ev->head.device = EVENT_NO_DEVICE;
+	ev->path = c->ts->stack_path;
+	copy_registers(ev, c->ctx);
+	ev->flags = c->ts->stack_flags;
+	ev->missing = 0;
+	ev->pad = 0;
+	ev->copy_bytes = bytes;
+	if (!c->python || bpf_probe_read_kernel(&ev->python, sizeof(ev->python), c->python))
+		__builtin_memset(&ev->python, 0, offsetof(struct python_stack, frame));
+	if (bytes > size)
+		bytes = size;
+	if (bpf_probe_read_user(ev->copy, bytes, (void *)sp)) {
+		struct pieces p = { .ev = ev, .sp = sp, .bytes = bytes };
+
+		bpf_loop(STACK_PIECES_MAX, copy_piece_fn, &p, 0);
+		ev->missing = p.missing;
+	}
+	bpf_ringbuf_submit(ev, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
+static __noinline int send_copy(struct copy *c)
+{
+	__u64 bytes = c->ts->stack_bytes;
+
+	if (bytes <= 4096)
+		return send_class(c, 4096, copy_piece_4096);
+	if (bytes <= 8192)
+		return send_class(c, 8192, copy_piece_8192);
+	if (bytes <= 16384)
+		return send_class(c, 16384, copy_piece_16384);
+	if (bytes <= 32768)
+		return send_class(c, 32768, copy_piece_32768);
+	return send_class(c, 65536, copy_piece_65536);
+}
+
+/* What the stack is looked for by: where in the code, how deep, and through which Python. */
+static __always_inline void find_path(struct pt_regs *ctx, struct books *b, struct thread_state *ts,
+				      const struct python_stack *python)
+{
+	__u64 sp = PT_REGS_SP(ctx), end = stack_end(sp), bytes = end ? end - sp : 0, key = STACK_HASH_INIT;
+
+	key = stack_hash_word(key, b->gen);
+	key = stack_hash_word(key, PT_REGS_IP(ctx));
+	key = stack_hash_word(key, bytes);
+	ts->stack_flags = end ? 0 : STACK_F_NO_TOP;
+	if (python) {
+		ts->stack_flags |= STACK_F_PYTHON;
+		key = stack_hash_word(key, python->hash);
+	}
+	if (!end || bytes > STACK_COPY_MAX) {
+		ts->stack_flags |= STACK_F_TRUNCATED;
+		bytes = STACK_COPY_MAX;
+	}
+	ts->stack_path = key;
+	ts->stack_bytes = bytes;
+	ts->stack_sp = sp;
+	ts->chunk_base = sp;
+	ts->chunk_bytes = 0;
+	ts->is_unreadable = 0;
+}
+
+/* Takes the stack at the entry of the probed function. bytes: of the allocation. */
+static __always_inline void take_stack(struct pt_regs *ctx, struct books *b, __u32 pid, struct thread_state *ts,
+				       __u64 bytes)
+{
+	struct copy c = { .ctx = ctx, .b = b, .ts = ts, .pid = pid };
+	struct reader r = { .ctx = ctx, .ts = ts };
+
+	ts->stack_reason = STACK_OK;
+	c.python = python_walk(ctx, pid, b->start_ns);
+	find_path(ctx, b, ts, c.python);
+	ts->stack = known_stack(&r);
+	if (ts->stack) {
+		count(COUNTER_STACK_KNOWN);
+		if (++ts->known % CHECK_EVERY || !may_copy(bytes))
+			return;
+		ts->stack_flags |= STACK_F_CHECK;
+	} else if (!may_copy(bytes)) {
+		ts->stack_reason = STACK_SAMPLED;
+		count(COUNTER_STACK_SAMPLED);
 		return;
-
-	out->head.type = EVENT_STACK;
-	out->head.class = 0;
-	out->head.flags = 0;
-	out->head.stack_reason = reason;
-	out->head.call = ts->call;
-	out->head.pid = pid;
-	out->head.tid = (__u32)bpf_get_current_pid_tgid();
-	out->head.start_ns = b->start_ns;
-	out->head.time_ns = bpf_ktime_get_ns();
-	out->head.stack = key;
-	out->head.device = EVENT_NO_DEVICE;
-	out->count = n;
-	__u64 size = offsetof(struct event_stack, ip) + (__u64)(n & 127) * sizeof(__u64);
-
-	if (bpf_ringbuf_output(&ring, out, size, BPF_RB_FORCE_WAKEUP)) {
-		ts->stack = 0;
-		ts->stack_reason = STACK_LOST;
-		count(COUNTER_STACK_LOST);
+	} else {
+		ts->stack = __sync_fetch_and_add(&next_stack, 1);
+	}
+	if (send_copy(&c) == 0) {
+		count(COUNTER_STACK_COPIED);
 		return;
 	}
-	bpf_map_update_elem(&stacks, &key, &one, BPF_ANY);
+	count(COUNTER_STACK_LOST);
+	if (ts->stack_flags & STACK_F_CHECK)
+		return;
+	ts->stack = 0;
+	ts->stack_reason = STACK_LOST;
 }
 
 #endif

@@ -24,6 +24,10 @@
 #define SWEEP_NS (10 * NSEC_PER_SEC)
 #define STATUS_NS (10 * NSEC_PER_SEC)
 #define STOP_NS (5 * NSEC_PER_SEC)
+/* Copies of stacks take 16 KiB on average, 64 at most. */
+#define STACKS_WAITING_MAX 512
+/* Files of the traced kept open for their names. */
+#define OBJECTS_MAX 512
 
 static int on_ring(sd_event_source *s, int fd, uint32_t revents, void *userdata)
 {
@@ -182,17 +186,66 @@ static void drop_admin(void)
 	(void)syscall(SYS_capset, &h, c);
 }
 
+static int learn_cb(uint64_t key, const struct stack_path *path, void *userdata)
+{
+	return tracer_learn(((struct daemon *)userdata)->tracer, key, path);
+}
+
+static int python_cb(uint32_t pid, const struct python_process *p, void *userdata)
+{
+	return tracer_python(((struct daemon *)userdata)->tracer, pid, p);
+}
+
+static void forget_stack_cb(const struct stack *s, void *userdata)
+{
+	resolver_forget_stack(((struct daemon *)userdata)->resolver, s->pid, s->key);
+}
+
+static void user_cb(uint32_t pid, void *userdata)
+{
+	resolver_process(((struct daemon *)userdata)->resolver, pid, 0);
+}
+
+static int on_resolved(sd_event_source *s, int fd, uint32_t revents, void *userdata)
+{
+	daemon_resolved(userdata);
+	return 0;
+}
+
+static int start_resolving(struct daemon *d)
+{
+	const struct settings *s = d->settings;
+	struct resolver_options o = { .proc_root = "/proc", .queue = STACKS_WAITING_MAX,
+				      .learned = s->limits.learned_stacks, .learn = learn_cb, .python = python_cb,
+				      .userdata = d };
+	int r = objects_new("/proc", OBJECTS_MAX, &d->objects);
+
+	if (r == 0)
+		r = daemon_allocators(s, &d->allocators);
+	if (r < 0)
+		return r;
+	o.objects = d->objects;
+	o.allocators = d->allocators;
+	return resolver_new(&o, &d->resolver);
+}
+
 static int start_tracing(struct daemon *d)
 {
 	struct tracer_options to = { .limits = d->settings->limits, .pids = d->options->pids, .pids_len = d->options->pids_len,
 				     .no_multi = d->options->no_multi, .bare = d->options->bare };
 	struct libraries_options lo = { .proc_root = "/proc", .limit = d->settings->limits.libraries,
-					.paths = d->settings->libraries, .paths_len = d->settings->libraries_len };
+					.paths = d->settings->libraries, .paths_len = d->settings->libraries_len,
+					.user = user_cb, .userdata = d };
 	char why[512] = "";
 	int r = tracer_new(&to, &d->tracer, why, sizeof(why));
 
 	if (r < 0) {
 		log_error("cannot trace: %s", why);
+		return r;
+	}
+	r = start_resolving(d);
+	if (r < 0) {
+		log_error("cannot start: %s", strerror(-r));
 		return r;
 	}
 	r = libraries_new(d->tracer, &lo, &d->libraries);
@@ -227,13 +280,15 @@ static int start_reporting(struct daemon *d, struct ruleset **rules)
 	struct reporter_options ro = { .sink = d->options->sink, .queue = d->settings->limits.queue,
 				       .records_per_minute = d->settings->limits.records_per_minute,
 				       .syslog_cee = d->settings->syslog_cee, .out_fd = STDOUT_FILENO };
-	struct engine_ops ops = { .report = report_cb, .arm = arm_cb, .call_name = call_cb, .random_id = random_cb };
+	struct engine_ops ops = { .report = report_cb, .arm = arm_cb, .call_name = call_cb, .random_id = random_cb,
+				  .forget_stack = forget_stack_cb };
 	int r = redact_new(d->settings->redact, d->settings->redact_len, &errors, &d->redact);
 
 	errors_print(&errors, stderr);
 	if (r < 0)
 		return r;
 	ro.redact = d->redact;
+	ro.objects = d->objects;
 	r = reporter_new(&ro, &d->reporter);
 	if (r < 0) {
 		log_error("cannot start the reporter: %s", strerror(-r));
@@ -266,6 +321,8 @@ static int add_sources(struct daemon *d)
 		r = sd_event_add_signal(d->event, NULL, SIGHUP, on_reload, d);
 	if (r >= 0)
 		r = sd_event_add_io(d->event, &d->ring_source, tracer_fd(d->tracer), EPOLLIN, on_ring, d);
+	if (r >= 0)
+		r = sd_event_add_io(d->event, NULL, resolver_fd(d->resolver), EPOLLIN, on_resolved, d);
 	if (r >= 0)
 		r = sd_event_add_io(d->event, &d->mmap_source, mmap_watch_fd(d->mmaps), EPOLLIN, on_mmap, d);
 	if (r >= 0)
@@ -312,11 +369,12 @@ static void daemon_done(struct daemon *d)
 	gpu_snapshot_done(&d->gpus);
 	mmap_watch_free(d->mmaps);
 	libraries_free(d->libraries);
+	resolver_free(d->resolver); /* it speaks to the tracer */
 	tracer_free(d->tracer);
-	while (map64_next(&d->known, &iter, NULL, &value)) {
-		address_space_unref(((struct known *)value)->space);
+	objects_unref(d->objects);
+	allocators_free(d->allocators);
+	while (map64_next(&d->known, &iter, NULL, &value))
 		free(value);
-	}
 	map64_done(&d->known);
 }
 
@@ -368,6 +426,7 @@ int daemon_run(const struct daemon_options *o)
 		r = sd_event_loop(d.event);
 		(void)sd_notify(0, "STOPPING=1");
 		daemon_drain(&d);
+		daemon_resolved(&d);
 		daemon_say(&d, REPORT_STOP, SEVERITY_INFO, "gpuxray %s stopped after %llu events", GPUXRAY_VERSION,
 			   (unsigned long long)d.events);
 	}

@@ -20,7 +20,6 @@ static void capture(struct daemon *d, struct known *k)
 	if (identity_read("/proc", k->pid, k->start_ns, NULL, &id) == -ENOMEM || !id)
 		return;
 	(void)engine_set_identity(d->engine, k->pid, k->start_ns, id);
-	(void)maps_read("/proc", k->pid, k->start_ns, &k->space);
 }
 
 static void forget(struct daemon *d, uint32_t pid, uint64_t start_ns)
@@ -32,7 +31,6 @@ static void forget(struct daemon *d, uint32_t pid, uint64_t start_ns)
 	(void)map64_remove(&d->known, pid);
 	if (d->last == k)
 		d->last = NULL;
-	address_space_unref(k->space);
 	free(k);
 }
 
@@ -41,6 +39,7 @@ static void on_end(struct daemon *d, const struct event *ev)
 {
 	(void)engine_event(d->engine, ev, d->now_ns, d->real_usec);
 	resync_forget(d->resync, ev->pid, ev->start_ns);
+	resolver_forget(d->resolver, ev->pid, ev->start_ns);
 	forget(d, ev->pid, ev->start_ns);
 }
 
@@ -83,6 +82,7 @@ struct known *daemon_known(struct daemon *d, uint32_t pid, uint64_t start_ns)
 				    .device = EVENT_NO_DEVICE };
 
 		(void)engine_event(d->engine, &ev, d->now_ns, d->real_usec);
+		resolver_process(d->resolver, pid, start_ns);
 		capture(d, k);
 	}
 	d->last = k;
@@ -176,42 +176,56 @@ static void note_ordinal(struct daemon *d, struct known *k, int ordinal)
 		daemon_name_devices(d, k);
 }
 
-static bool covers(const struct address_space *as, const uint64_t *ip, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!address_space_find(as, ip[i]))
-			return false;
-	return true;
-}
-
 static void on_stack(struct daemon *d, struct known *k, const struct event *ev, size_t size)
 {
 	const struct event_stack *es = (const void *)ev;
-	size_t n, room = (size - offsetof(struct event_stack, ip)) / sizeof(uint64_t);
-	uint64_t ip[EVENT_STACK_MAX];
-	struct address_space *fresh = NULL;
 	struct stack *s;
 
-	if (size < offsetof(struct event_stack, ip))
+	if (size < sizeof(*es) || es->copy_bytes > size - sizeof(*es) || es->python.count > PYTHON_FRAMES_MAX)
 		return;
-	n = MIN((size_t)es->count, MIN(room, (size_t)EVENT_STACK_MAX));
-	memcpy(ip, es->ip, n * sizeof(*ip));
-	if (!k->space || (k->space_is_stale && !covers(k->space, ip, n))) {
-		/* Gone already: the older picture, and what has been mapped since is shown as bare addresses. */
-		if (maps_read("/proc", k->pid, k->start_ns, &fresh) == 0 && fresh->count) {
-			address_space_unref(k->space);
-			k->space = fresh;
-			k->space_is_stale = false;
-		} else {
-			address_space_unref(fresh);
-		}
-	}
-	s = stack_new(ev->stack, ev->pid, ev->stack_reason, k->space, ip, n);
+	s = stack_new(es);
 	if (!s)
 		return;
-	(void)engine_set_stack(d->engine, k->pid, k->start_ns, s);
-	reporter_pin(d->reporter, s);
+	/* One that the engine cannot keep is not learned either: it will be sent anew when there is room. */
+	if (es->flags & STACK_F_CHECK || engine_set_stack(d->engine, k->pid, k->start_ns, s) == 0)
+		resolver_push(d->resolver, s);
+	else
+		stack_set_frames(s, NULL);
 	stack_unref(s);
+}
+
+static void on_resolved(struct stack *s, void *userdata)
+{
+	struct daemon *d = userdata;
+	const struct frames *f = stack_frames(s);
+
+	if (f)
+		(void)engine_set_site(d->engine, s->pid, s->start_ns, s->key, f->site);
+}
+
+int daemon_allocators(const struct settings *s, struct allocators **ret)
+{
+	_cleanup_free_ char **list = NULL;
+	size_t n = 0;
+
+	for (const char *const *p = allocators_default; *p; p++)
+		n++;
+	list = calloc(n + s->allocators_len + s->allocators_also_len + 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	n = 0;
+	for (const char *const *p = allocators_default; *p && !s->allocators_len; p++)
+		list[n++] = (char *)*p;
+	for (size_t i = 0; i < s->allocators_len; i++)
+		list[n++] = s->allocators[i];
+	for (size_t i = 0; i < s->allocators_also_len; i++)
+		list[n++] = s->allocators_also[i];
+	return allocators_new(list, n, ret);
+}
+
+void daemon_resolved(struct daemon *d)
+{
+	(void)resolver_take(d->resolver, on_resolved, d);
 }
 
 static int on_event(const struct event *ev, size_t size, void *userdata)
@@ -278,7 +292,7 @@ void daemon_mapped(uint32_t pid, const struct mapping *m, void *userdata)
 	struct known *k = map64_get(&d->known, pid);
 
 	if (k)
-		k->space_is_stale = true;
+		resolver_mapped(d->resolver, pid);
 	if (r > 0)
 		log_info("probing %s, first mapped by process %u", m->path, pid);
 	else if (r < 0 && r != -ENOENT && r != -ESTALE)

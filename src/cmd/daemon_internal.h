@@ -10,6 +10,7 @@
 #include "cmd/status_server.h"
 #include "proc/nvml.h"
 #include "rule/engine.h"
+#include "stack/resolver.h"
 #include "trace/library.h"
 #include "trace/mmap_watch.h"
 #include "trace/tracer.h"
@@ -21,8 +22,6 @@
 struct known {
 	uint32_t pid;
 	uint64_t start_ns;
-	struct address_space *space; /* NULL = not read yet */
-	bool space_is_stale;	     /* something was mapped since */
 	bool is_changed;	     /* events since the books were last compared */
 	uint64_t lost_seen;	     /* of books.lost_count */
 	uint64_t devices_named;	     /* bit d+1: ordinal d has a uuid */
@@ -38,6 +37,9 @@ struct daemon {
 	struct mmap_watch *mmaps;
 	struct engine *engine;
 	struct resync *resync;
+	struct objects *objects; /* files that stacks point into, for the resolver and the reporter */
+	struct allocators *allocators;
+	struct resolver *resolver;
 	struct reporter *reporter;
 	struct redact *redact;
 	struct nvml_watch *nvml;
@@ -67,6 +69,10 @@ struct known *daemon_known(struct daemon *d, uint32_t pid, uint64_t start_ns);
 /* Its end was not seen: ends it in the engine too. */
 void daemon_end(struct daemon *d, uint32_t pid, uint64_t start_ns);
 void daemon_mapped(uint32_t pid, const struct mapping *m, void *userdata);
+/* The list of allocators that the settings make. 0 or -ENOMEM; patterns have been checked. */
+int daemon_allocators(const struct settings *s, struct allocators **ret);
+/* Takes what the resolver has found out. */
+void daemon_resolved(struct daemon *d);
 /* Names ordinals of processes that never asked the driver for a UUID in our sight. */
 void daemon_name_devices(struct daemon *d, struct known *k);
 

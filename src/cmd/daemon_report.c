@@ -165,6 +165,26 @@ static void libraries_json(struct daemon *d, struct strbuf *sb)
 	strbuf_addc(sb, ']');
 }
 
+static void stacks_json(struct daemon *d, struct strbuf *sb)
+{
+	struct resolver_stats s;
+
+	resolver_stats(d->resolver, &s);
+	json_key(sb, "stacks");
+	strbuf_addc(sb, '{');
+	json_u64(sb, "resolved", s.resolved);
+	json_u64(sb, "incomplete", s.incomplete);
+	json_u64(sb, "dropped", s.dropped);
+	json_u64(sb, "queued", s.queued);
+	json_u64(sb, "learned", s.learned);
+	json_u64(sb, "unlearnable", s.unlearnable);
+	json_u64(sb, "learn_failed", s.learn_failed);
+	json_u64(sb, "checked", s.checked);
+	json_u64(sb, "mismatched", s.mismatched);
+	json_u64(sb, "python_processes", s.python_processes);
+	strbuf_addc(sb, '}');
+}
+
 static void counters_json(struct daemon *d, struct strbuf *sb)
 {
 	uint64_t c[COUNTER_MAX] = {}, hits[CALL_MAX];
@@ -186,6 +206,7 @@ static void counters_json(struct daemon *d, struct strbuf *sb)
 	json_u64(sb, "held", rs.budget_held);
 	json_u64(sb, "queued", rs.queued);
 	strbuf_addc(sb, '}');
+	stacks_json(d, sb);
 	json_key(sb, "calls");
 	strbuf_addc(sb, '{');
 	if (tracer_hits(d->tracer, hits, MIN(cuda_calls_len, ARRAY_SIZE(hits))) == 0)
@@ -212,6 +233,7 @@ static void limits_json(struct daemon *d, struct strbuf *sb)
 {
 	const struct limits *l = &d->settings->limits;
 	struct reporter_stats rs = {};
+	struct resolver_stats st;
 	uint64_t c[COUNTER_MAX] = {}, live = 0;
 	struct process *p;
 	size_t iter = 0;
@@ -220,11 +242,14 @@ static void limits_json(struct daemon *d, struct strbuf *sb)
 		live += p->live_count;
 	(void)tracer_counters(d->tracer, c);
 	reporter_stats(d->reporter, &rs);
+	resolver_stats(d->resolver, &st);
 	strbuf_truncate(sb, sb->len - 1);
 	/* The kernel's table of processes has the same size and is full first: calls of further processes are not seen. */
 	one_limit(sb, "kernel_processes", d->known.len, l->processes, c[COUNTER_PROCESS_FULL]);
 	one_limit(sb, "live_allocations", live, l->live_allocations, c[COUNTER_LIVE_FULL]);
 	one_limit(sb, "queue", rs.queued, l->queue, rs.dropped);
+	one_limit(sb, "stacks_per_second", tracer_copies(d->tracer), l->stacks_per_second, c[COUNTER_STACK_SAMPLED]);
+	one_limit(sb, "learned_stacks", st.nodes, l->learned_stacks, st.relearned);
 	one_limit(sb, "libraries", libraries_count(d->libraries), l->libraries, libraries_overflows(d->libraries));
 	strbuf_addc(sb, ']');
 }

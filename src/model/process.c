@@ -69,9 +69,12 @@ static void process_add_total(struct process *p, uint8_t class, uint64_t bytes, 
 		p->live_bytes = sat_sum(p->live, CLASS_DEVICE_MASK);
 }
 
-int process_restore(struct process *p, const struct event *ev, const struct limits *limits, struct change *ret)
+/* Books a block; the entry that its stack has, NULL if none, goes to *ret_entry. */
+static int process_book(struct process *p, const struct event *ev, const struct limits *limits, struct change *ret,
+			struct stack_entry **ret_entry)
 {
 	uint64_t birth_ns = ev->birth_ns ? ev->birth_ns : ev->time_ns;
+	struct stack_entry *e;
 	struct site *site;
 	int slot, r;
 
@@ -81,7 +84,8 @@ int process_restore(struct process *p, const struct event *ev, const struct limi
 	process_add_total(p, ev->class, ev->bytes, slot, ret);
 	p->live_count++;
 
-	site = process_site(p, ev->stack, limits, birth_ns, &r);
+	e = process_use_stack(p, ev->stack, limits, &r);
+	site = process_site(p, e, limits, birth_ns, &r);
 	site->class = ev->class;
 	site->call = ev->call;
 	site->device = ev->device;
@@ -93,13 +97,26 @@ int process_restore(struct process *p, const struct event *ev, const struct limi
 		site->last_ns = birth_ns;
 	ret->site = site;
 	ret->site_bytes = ev->class == CLASS_IMPORTED ? 0 : sat_add(&site->bytes, ev->bytes);
+	if (!site->is_other) {
+		e->blocks++;
+		(void)sat_add(&e->bytes, ret->site_bytes);
+	}
+	*ret_entry = e;
 	if (r < 0)
 		p->exact = false;
 	return r;
 }
 
+int process_restore(struct process *p, const struct event *ev, const struct limits *limits, struct change *ret)
+{
+	struct stack_entry *e;
+
+	return process_book(p, ev, limits, ret, &e);
+}
+
 int process_alloc(struct process *p, const struct event *ev, const struct limits *limits, struct change *ret)
 {
+	struct stack_entry *e;
 	int r;
 
 	p->alloc_count++;
@@ -108,10 +125,13 @@ int process_alloc(struct process *p, const struct event *ev, const struct limits
 		/* Its free will be unknown to the kernel too. */
 		p->untracked_count++;
 		(void)sat_add(&p->untracked_bytes, ev->bytes);
+		process_name_stack(p, process_stack_entry(p, ev->stack), ev->stack);
 		*ret = (struct change){ .class = ev->class, .slot = -1 };
 		return 0;
 	}
-	r = process_restore(p, ev, limits, ret);
+	r = process_book(p, ev, limits, ret, &e);
+	if (e)
+		process_name_stack(p, e, ev->stack);
 	ret->site->alloc_count++;
 	if (p->live_bytes > p->peak_bytes && !p->is_rebuilding) {
 		p->peak_bytes = p->live_bytes;
@@ -119,6 +139,12 @@ int process_alloc(struct process *p, const struct event *ev, const struct limits
 		p->peak_stack = ev->stack;
 	}
 	return r;
+}
+
+void process_fail(struct process *p, const struct event *ev)
+{
+	p->fail_count++;
+	process_name_stack(p, process_stack_entry(p, ev->stack), ev->stack);
 }
 
 int process_free(struct process *p, const struct event *ev, struct change *ret)
@@ -153,13 +179,18 @@ static void process_destroy(struct process *p)
 
 	if (!p)
 		return;
-	while (map64_next(&p->sites, &iter, NULL, &value))
+	for (size_t i = 0; i < p->sites_len; i++) {
+		stack_unref(p->sites[i]->stack);
+		free(p->sites[i]);
+	}
+	free(p->sites);
+	map64_done(&p->sites_by_key);
+	while (map64_next(&p->stacks, &iter, NULL, &value)) {
+		stack_unref(((struct stack_entry *)value)->stack);
 		free(value);
-	map64_done(&p->sites);
-	iter = 0;
-	while (map64_next(&p->stacks, &iter, NULL, &value))
-		stack_unref(value);
+	}
 	map64_done(&p->stacks);
+	map64_done(&p->firsts);
 	identity_unref(p->id);
 	free(p->devices);
 	free(p);

@@ -2,6 +2,9 @@
 /*
  * The books of the traced processes: bytes by class and device, call sites, stacks. Live blocks are not kept one by one
  * here: the kernel's live map has them, and each free names what it frees.
+ *
+ * Events name stacks by number. What a number allocates is a site of its own until the stack is resolved; then it is part
+ * of the site with that key, as are other numbers.
  */
 #pragma once
 
@@ -25,7 +28,7 @@ struct process_watch; /* ... and of a process */
 
 /* The blocks of one call site. */
 struct site {
-	uint64_t key;	/* of the stack; 0 = allocations without one */
+	uint64_t key; /* frames.site where is_resolved; else the number of its only stack, 0 = allocations without one */
 	uint64_t bytes; /* live, over all classes but imported */
 	uint64_t blocks;
 	uint64_t alloc_count;
@@ -34,8 +37,25 @@ struct site {
 	int32_t device;
 	uint8_t class;
 	uint8_t stack_reason;
+	bool is_resolved;
 	bool is_other; /* the one that stands for all sites beyond the limit */
+	bool is_going; /* during a sweep */
+	struct stack *stack; /* for reports: the first of its stacks that has frames, before that any. May be NULL */
 	struct site_watch *watch;
+	size_t index; /* in process.sites */
+};
+
+/* A stack as events name it. */
+struct stack_entry {
+	uint64_t number;
+	uint64_t key;	     /* of its site; where is_resolved */
+	struct site *site;   /* where its blocks are booked; NULL before the first, and after the site has made room */
+	struct stack *stack; /* a reference; that of the first number where this is a copy. NULL: it was never set */
+	uint64_t blocks, bytes; /* what of the site is of this number. Blocks beyond a limit are on "other" alone */
+	uint64_t use;	     /* process.stack_uses when it was last set or named */
+	uint8_t named;	     /* by allocations, failed ones too: 0, 1, 2 = more often */
+	bool is_resolved;
+	bool is_copy; /* of a stack that had a number already: one allocation names it, unless the probe has learned it */
 };
 
 struct process_device {
@@ -65,13 +85,24 @@ struct process {
 
 	struct process_device *devices;
 	size_t devices_len;
-	struct map64 sites; /* by key */
+	struct site **sites; /* all but other */
+	size_t sites_len, sites_cap;
+	struct map64 sites_by_key; /* those whose stack is resolved: no number can be taken for a key */
 	struct site other;
-	uint64_t sites_overflow; /* allocations that went to other */
+	uint64_t sites_overflow; /* allocations that went to other for want of a site */
 	uint64_t sites_sweep;	 /* overflows at which empty sites are looked for again */
 	bool (*release_site)(struct site *s); /* drops the site's watch; false: it is still needed. May be NULL */
-	struct map64 stacks;	 /* struct stack by key */
-	uint64_t stacks_overflow;
+
+	struct map64 stacks; /* struct stack_entry by number */
+	struct map64 firsts; /* the entry that first had a resolved stack, by frames.exact */
+	struct stack_entry none; /* allocations without a stack: number 0, in no table */
+	uint64_t stack_uses;	 /* how often numbers were set or named */
+	uint64_t stacks_overflow; /* stacks not kept, and allocations that went to other for want of an entry */
+	uint64_t stacks_sweep;	 /* overflows at which idle entries are looked for again */
+	uint64_t stacks_dropped; /* entries that made room; spent copies are not counted */
+	size_t copies, copies_kept; /* entries that are copies; how many there were after the last look for idle ones */
+	void (*forget_stack)(const struct stack *s, void *userdata); /* engine_ops.forget_stack. May be NULL */
+	void *userdata;
 
 	struct process_watch *watch;
 	struct process *next; /* older incarnation of the same pid */
@@ -116,13 +147,42 @@ void process_forget_blocks(struct process *p);
 int process_device_slot(struct process *p, int ordinal);
 /* The slot with most bytes of these classes whose device has a uuid, else any; -1 = none. */
 int process_main_device(const struct process *p, uint32_t classes);
-/* Takes a reference. 0, -ENOSPC (counted), -ENOMEM. */
-int process_add_stack(struct process *p, struct stack *s, const struct limits *limits);
+/* A failed allocation: counts, and names its stack. */
+void process_fail(struct process *p, const struct event *ev);
 
-/* For process.c: the site for a new block, never NULL (at worst "other"); *r is set on -ENOMEM. */
-struct site *process_site(struct process *p, uint64_t key, const struct limits *limits, uint64_t birth_ns, int *r);
+/* stack_entry.c */
+/* Takes a reference. 0 (also where that number has one already), -EINVAL (number 0), -ENOSPC (counted), -ENOMEM. */
+int process_add_stack(struct process *p, struct stack *s, const struct limits *limits);
+/* NULL when nothing is known of it. Number 0 has an entry always. */
+struct stack_entry *process_stack_entry(struct process *p, uint64_t number);
+/* The stack of a number, NULL when there is none. */
+struct stack *process_stack(const struct process *p, uint64_t number);
+/* For process.c: the entry for a block of this number. NULL where there is no room (counted) or no memory (*r is set). */
+struct stack_entry *process_use_stack(struct process *p, uint64_t number, const struct limits *limits, int *r);
+/* An allocation names the number; e is its entry, NULL if it has none. */
+void process_name_stack(struct process *p, struct stack_entry *e, uint64_t number);
+/* The stack has been resolved: from now on the entry belongs to the site of that key. The watches of the two sites are
+ * merged already. 0 or -ENOMEM, which leaves all as it was. */
+int process_set_site(struct process *p, struct stack_entry *e, uint64_t key);
+/* Drops idle copies when there are many; no event that is still to be looked at names them. */
+void process_drop_copies(struct process *p, const struct limits *limits);
+
+/* site.c */
+/* The site of that key, NULL when there is none. */
+struct site *process_resolved_site(const struct process *p, uint64_t key);
+/* For process.c: the site for a new block of an entry (may be NULL), itself never NULL (at worst "other"); *r is set on
+ * -ENOMEM. */
+struct site *process_site(struct process *p, struct stack_entry *e, const struct limits *limits, uint64_t birth_ns,
+			  int *r);
 /* ... and the site a block is freed from. */
 void process_free_site(struct process *p, const struct event *ev, struct change *c);
+/* For stack_entry.c: the site becomes that of a key, or part of one that exists. */
+int site_set_key(struct process *p, struct site *s, uint64_t key);
+void site_merge(struct process *p, struct site *to, struct site *from);
+void site_offer_stack(struct site *s, struct stack *stack);
+/* Nothing is on it and no incident is about it; its watch is gone then. */
+bool site_release(struct process *p, struct site *s);
+void site_remove(struct process *p, struct site *s);
 
 /* The site that holds most bytes, NULL when none holds any. */
 struct site *process_top_site(const struct process *p);
@@ -130,4 +190,3 @@ struct site *process_top_site(const struct process *p);
 struct site *process_next_site(const struct process *p, size_t *iter);
 /* Sites that hold memory, most bytes first. The caller frees the array, not the sites. 0 or -ENOMEM. */
 int process_sort_sites(const struct process *p, struct site ***ret, size_t *ret_len);
-struct stack *process_stack(const struct process *p, uint64_t key);

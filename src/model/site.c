@@ -5,59 +5,135 @@
 #include "model/process.h"
 #include "model/saturate.h"
 
+bool site_release(struct process *p, struct site *s)
+{
+	return s->blocks == 0 && s->bytes == 0 && (!s->watch || (p->release_site && p->release_site(s)));
+}
+
+void site_remove(struct process *p, struct site *s)
+{
+	if (s->is_resolved)
+		(void)map64_remove(&p->sites_by_key, s->key);
+	p->sites[s->index] = p->sites[--p->sites_len];
+	p->sites[s->index]->index = s->index;
+	stack_unref(s->stack);
+	free(s);
+}
+
+static void entry_leave(struct stack_entry *e)
+{
+	if (e->site && e->site->is_going)
+		e->site = NULL;
+}
+
 /* Sites without a block can make room: a program that compiles as it runs has ever new stacks. */
 static size_t process_sweep_sites(struct process *p)
 {
-	_cleanup_free_ uint64_t *keys = NULL;
-	size_t iter = 0, len = 0;
-	uint64_t key;
+	size_t iter = 0, gone = 0;
 	void *value;
 
-	keys = malloc(p->sites.len * sizeof(*keys) + 1);
-	if (!keys)
+	for (size_t i = 0; i < p->sites_len; i++) {
+		p->sites[i]->is_going = site_release(p, p->sites[i]);
+		gone += p->sites[i]->is_going;
+	}
+	if (gone == 0)
 		return 0;
-	while (map64_next(&p->sites, &iter, &key, &value)) {
-		struct site *s = value;
-
-		if (s->blocks == 0 && s->bytes == 0 && (!s->watch || (p->release_site && p->release_site(s))))
-			keys[len++] = key;
+	entry_leave(&p->none);
+	while (map64_next(&p->stacks, &iter, NULL, &value))
+		entry_leave(value);
+	for (size_t i = p->sites_len; i-- > 0;) {
+		if (p->sites[i]->is_going)
+			site_remove(p, p->sites[i]);
 	}
-	for (size_t i = 0; i < len; i++)
-		free(map64_remove(&p->sites, keys[i]));
-	return len;
+	return gone;
 }
 
-static struct site *process_new_site(struct process *p, uint64_t key, uint64_t birth_ns, int *r)
+int site_set_key(struct process *p, struct site *s, uint64_t key)
 {
-	struct site *s = calloc(1, sizeof(*s));
+	int r = map64_put(&p->sites_by_key, key, s);
 
-	if (!s || map64_put(&p->sites, key, s) < 0) {
-		free(s);
-		*r = -ENOMEM;
-		return NULL;
-	}
+	if (r < 0)
+		return r;
 	s->key = key;
-	s->first_ns = s->last_ns = birth_ns;
-	return s;
+	s->is_resolved = true;
+	return 0;
 }
 
-struct site *process_site(struct process *p, uint64_t key, const struct limits *limits, uint64_t birth_ns, int *r)
+void site_offer_stack(struct site *s, struct stack *stack)
 {
-	struct site *s = map64_get(&p->sites, key);
+	if (s->stack && (stack_frames(s->stack) || !stack_frames(stack)))
+		return;
+	stack_unref(s->stack);
+	s->stack = stack_ref(stack);
+}
 
-	if (s)
-		return s;
-	if (p->sites.len >= limits->sites_per_process && p->sites_overflow >= p->sites_sweep) {
+static struct site *process_new_site(struct process *p, const struct stack_entry *e, uint64_t birth_ns, int *r)
+{
+	struct site *s = NULL, **list;
+
+	if (p->sites_len >= p->sites_cap) {
+		size_t cap = p->sites_cap ? p->sites_cap * 2 : 16;
+
+		list = realloc(p->sites, cap * sizeof(*list));
+		if (!list)
+			goto no_memory;
+		p->sites = list;
+		p->sites_cap = cap;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s || (e->is_resolved && site_set_key(p, s, e->key) < 0))
+		goto no_memory;
+	if (!e->is_resolved)
+		s->key = e->number;
+	s->stack = stack_ref(e->stack);
+	s->first_ns = s->last_ns = birth_ns;
+	s->index = p->sites_len;
+	p->sites[p->sites_len++] = s;
+	return s;
+
+no_memory:
+	free(s);
+	*r = -ENOMEM;
+	return NULL;
+}
+
+struct site *process_resolved_site(const struct process *p, uint64_t key)
+{
+	return map64_get(&p->sites_by_key, key);
+}
+
+/* The entry's site, found or made; NULL when there is no room or memory. */
+static struct site *entry_site(struct process *p, struct stack_entry *e, const struct limits *limits,
+			       uint64_t birth_ns, int *r)
+{
+	if (e->site)
+		return e->site;
+	if (e->is_resolved)
+		e->site = process_resolved_site(p, e->key);
+	if (e->site) {
+		if (e->stack)
+			site_offer_stack(e->site, e->stack);
+		return e->site;
+	}
+	if (p->sites_len >= limits->sites_per_process && p->sites_overflow >= p->sites_sweep) {
 		/* A sweep that found little is not tried again at once. */
 		if (process_sweep_sites(p) < limits->sites_per_process / 8)
 			p->sites_sweep = p->sites_overflow + limits->sites_per_process;
 	}
-	if (p->sites.len < limits->sites_per_process) {
-		s = process_new_site(p, key, birth_ns, r);
-		if (s)
-			return s;
-	}
-	p->sites_overflow++;
+	if (p->sites_len < limits->sites_per_process)
+		e->site = process_new_site(p, e, birth_ns, r);
+	if (!e->site)
+		p->sites_overflow++;
+	return e->site;
+}
+
+struct site *process_site(struct process *p, struct stack_entry *e, const struct limits *limits, uint64_t birth_ns,
+			  int *r)
+{
+	struct site *s = e ? entry_site(p, e, limits, birth_ns, r) : NULL;
+
+	if (s)
+		return s;
 	if (!p->other.is_other) {
 		p->other.is_other = true;
 		p->other.first_ns = p->other.last_ns = birth_ns;
@@ -66,28 +142,51 @@ struct site *process_site(struct process *p, uint64_t key, const struct limits *
 }
 
 /* A block may have been booked on "other" before its own site found room. Which one it was is not kept, so what the
- * site lacks is taken there: the sum over the sites stays that of the blocks. */
+ * number lacks on its site is taken there: the sum over the sites stays that of the blocks. */
 void process_free_site(struct process *p, const struct event *ev, struct change *c)
 {
-	struct site *s = map64_get(&p->sites, ev->stack);
-	uint64_t bytes = ev->class == CLASS_IMPORTED ? 0 : ev->bytes;
+	struct stack_entry *e = process_stack_entry(p, ev->stack);
+	struct site *s = e ? e->site : NULL;
+	uint64_t bytes = ev->class == CLASS_IMPORTED ? 0 : ev->bytes, own = 0;
 
-	c->site = s ? s : &p->other;
-	if (sat_sub(&c->site->blocks, 1) < 1)
+	if (!s) {
+		c->site = &p->other;
 		(void)sat_sub(&p->other.blocks, 1);
-	c->site_bytes = sat_sub(&c->site->bytes, bytes);
-	if (s)
-		c->other_bytes = sat_sub(&p->other.bytes, bytes - c->site_bytes);
+		c->site_bytes = sat_sub(&p->other.bytes, bytes);
+		return;
+	}
+	c->site = s;
+	(void)sat_sub(sat_sub(&e->blocks, 1) ? &s->blocks : &p->other.blocks, 1);
+	own = sat_sub(&e->bytes, bytes);
+	c->site_bytes = sat_sub(&s->bytes, own);
+	c->other_bytes = sat_sub(&p->other.bytes, bytes - own);
+}
+
+void site_merge(struct process *p, struct site *to, struct site *from)
+{
+	if (sat_add(&to->bytes, from->bytes) < from->bytes)
+		p->exact = false;
+	to->blocks += from->blocks;
+	to->alloc_count += from->alloc_count;
+	if (from->last_ns >= to->last_ns) {
+		to->call = from->call;
+		to->device = from->device;
+		to->class = from->class;
+		to->stack_reason = from->stack_reason;
+	}
+	to->first_ns = MIN(to->first_ns, from->first_ns);
+	to->last_ns = MAX(to->last_ns, from->last_ns);
+	if (from->stack)
+		site_offer_stack(to, from->stack);
+	site_remove(p, from);
 }
 
 struct site *process_next_site(const struct process *p, size_t *iter)
 {
-	void *value;
-
 	if (*iter == SIZE_MAX)
 		return NULL;
-	if (map64_next(&p->sites, iter, NULL, &value))
-		return value;
+	if (*iter < p->sites_len)
+		return p->sites[(*iter)++];
 	*iter = SIZE_MAX;
 	return p->other.is_other ? (struct site *)&p->other : NULL;
 }
@@ -115,7 +214,7 @@ static int site_compare(const void *a, const void *b)
 
 int process_sort_sites(const struct process *p, struct site ***ret, size_t *ret_len)
 {
-	struct site **list = calloc(p->sites.len + 1, sizeof(*list)), *s;
+	struct site **list = calloc(p->sites_len + 1, sizeof(*list)), *s;
 	size_t iter = 0, len = 0;
 
 	if (!list)
@@ -130,32 +229,11 @@ int process_sort_sites(const struct process *p, struct site ***ret, size_t *ret_
 	return 0;
 }
 
-int process_add_stack(struct process *p, struct stack *s, const struct limits *limits)
-{
-	int r;
-
-	if (map64_get(&p->stacks, s->key))
-		return 0;
-	if (p->stacks.len >= limits->stacks_per_process) {
-		p->stacks_overflow++;
-		return -ENOSPC;
-	}
-	r = map64_put(&p->stacks, s->key, s);
-	if (r < 0)
-		return r;
-	(void)stack_ref(s);
-	return 0;
-}
-
-struct stack *process_stack(const struct process *p, uint64_t key)
-{
-	return map64_get(&p->stacks, key);
-}
-
 void process_forget_blocks(struct process *p)
 {
 	struct site *s;
 	size_t iter = 0;
+	void *value;
 
 	memset(p->live, 0, sizeof(p->live));
 	p->live_bytes = 0;
@@ -164,4 +242,10 @@ void process_forget_blocks(struct process *p)
 		memset(p->devices[i].live, 0, sizeof(p->devices[i].live));
 	while ((s = process_next_site(p, &iter)))
 		s->bytes = s->blocks = 0;
+	p->none.bytes = p->none.blocks = 0;
+	for (iter = 0; map64_next(&p->stacks, &iter, NULL, &value);) {
+		struct stack_entry *e = value;
+
+		e->bytes = e->blocks = 0;
+	}
 }

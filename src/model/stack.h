@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* A raw stack and the address space it was taken in; immutable once built, shared by reference between threads. */
+/*
+ * A stack: first as the probe took it, then, once, as frames. Shared by reference between threads; the frames are
+ * immutable when they are there.
+ */
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../bpf/stack_event.h"
 #include "base/cleanup.h"
 
 /* One executable mapping of a process. */
@@ -33,19 +38,62 @@ DEFINE_CLEANUP(struct address_space, address_space_unref)
 /* The mapping that holds addr, or NULL. */
 const struct mapping *address_space_find(const struct address_space *as, uint64_t addr);
 
-struct stack {
-	atomic_uint refs;
-	uint64_t key;	/* the probe's hash; unique within a process */
-	uint32_t pid;
-	uint32_t count;
-	uint8_t reason; /* enum stack_reason: why it is cut or empty */
-	struct address_space *space; /* may be NULL: nothing was known of the process any more */
-	uint64_t ip[];	/* innermost first; ip[0] is the entry of the probed function, the others are return addresses */
+enum frame_kind {
+	FRAME_NATIVE,
+	FRAME_PYTHON, /* stands for the native frame of its evaluation loop */
 };
 
-/* Copies ips, takes a reference to space (may be NULL). NULL when out of memory. */
-struct stack *stack_new(uint64_t key, uint32_t pid, uint8_t reason, struct address_space *space, const uint64_t *ips,
-			size_t count);
+struct frame {
+	uint8_t kind;	   /* enum frame_kind */
+	bool is_allocator; /* within an allocator (settings: allocators): not looked at when sites are compared */
+	/* native */
+	bool is_exact;	/* pc is the instruction itself, not a return address: look others up with pc - 1 */
+	bool is_signal; /* the kernel's frame around a signal handler */
+	bool is_guessed; /* its caller was found by the frame pointer, for want of unwind rules */
+	uint64_t pc;
+	const struct mapping *mapping; /* that of pc (pc - 1 unless is_exact) in frames.space; NULL = in none */
+	/* Python: UTF-8 but for bytes of file names that never were; hostile: escape them. NULL = could not be read. */
+	const char *function, *file;
+	uint32_t line; /* 0 = not known */
+};
+
+struct frames {
+	size_t count;
+	struct frame *list;	     /* innermost first */
+	struct address_space *space; /* a reference; may be NULL */
+	uint64_t site; /* what call sites are told apart by: like id, but with lines, and the same only within a process */
+	uint64_t id;   /* GPUXRAY_STACK_ID: see stack/site_key.h */
+	uint64_t exact; /* over every frame: equal for equal stacks of one process */
+	char *info;    /* why it is cut, or what is missing in it; NULL = complete */
+	char *strings; /* storage of function and file */
+};
+
+void frames_free(struct frames *f); /* accepts NULL */
+DEFINE_CLEANUP(struct frames, frames_free)
+
+struct stack {
+	atomic_uint refs;
+	uint64_t key; /* its number, never used twice */
+	uint32_t pid;
+	uint64_t start_ns; /* of the process */
+	uint64_t time_ns;
+	struct event_stack *raw; /* what the probe took; the resolver's alone, NULL once there are frames */
+	_Atomic(struct frames *) frames; /* see stack_frames() */
+	atomic_bool is_done;
+};
+
+/* Copies ev, whose copy_bytes have been checked against its size. NULL when out of memory. */
+struct stack *stack_new(const struct event_stack *ev);
+/* A stack that needs no resolving; takes the frames. NULL when out of memory (the frames are freed). */
+struct stack *stack_new_done(uint64_t key, uint32_t pid, struct frames *frames);
 struct stack *stack_ref(struct stack *s);
 void stack_unref(struct stack *s); /* accepts NULL */
 DEFINE_CLEANUP(struct stack, stack_unref)
+
+/* The resolver's answer, once: takes the frames, frees raw and wakes who waits. NULL: it could not be resolved. */
+void stack_set_frames(struct stack *s, struct frames *frames);
+/* Borrowed from s. NULL while it is not resolved, or if it could not be. */
+const struct frames *stack_frames(const struct stack *s);
+bool stack_is_done(const struct stack *s);
+/* Waits for the resolver until deadline_ns (monotonic). True if it is done. */
+bool stack_wait(const struct stack *s, uint64_t deadline_ns);

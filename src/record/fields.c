@@ -8,6 +8,7 @@
 #include "record/foreign.h"
 #include "record/ids.h"
 #include "record/message.h"
+#include "record/stack_lines.h"
 
 static const char *const message_ids[] = {
 	[REPORT_LIVE_BYTES] = MESSAGE_ID_LIVE_BYTES,
@@ -314,7 +315,7 @@ VALUE(stack)
 {
 	if (!in->st || in->st->len == 0)
 		return false;
-	message_frames(in, in->st->len, max, sb);
+	stack_lines_add(in->st, in->redact, max, SIZE_MAX, sb);
 	return true;
 }
 

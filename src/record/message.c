@@ -7,10 +7,7 @@
 #include "record/driver_error.h"
 #include "record/foreign.h"
 #include "record/message.h"
-
-/* A demangled name can be longer than all else together. */
-#define FRAME_MAX 512
-#define FRAME_NOTE_MAX 32
+#include "record/stack_lines.h"
 
 struct line {
 	const struct report *r;
@@ -455,29 +452,6 @@ static void first_line(const struct field_input *in, struct strbuf *sb)
 	utf8_cut(sb, start, MESSAGE_LINE_MAX);
 }
 
-void message_frames(const struct field_input *in, size_t count, size_t max, struct strbuf *sb)
-{
-	size_t start = sb->len, i;
-
-	for (i = 0; i < count && !sb->error; i++) {
-		const char *frame = in->st->frames[i];
-		size_t before = sb->len, room;
-
-		if (i > 0)
-			strbuf_addc(sb, '\n');
-		foreign_escaped(sb, in->redact, frame && *frame ? frame : "?", FRAME_MAX);
-		/* After any but the last frame there must be room to say how many are missing. */
-		room = i + 1 == in->st->len ? 0 : FRAME_NOTE_MAX;
-		if (sb->len - start + room > max) {
-			strbuf_truncate(sb, before);
-			break;
-		}
-	}
-	if (i < in->st->len)
-		strbuf_addf(sb, "%s[%zu %sframe%s]", i > 0 ? "\n" : "", in->st->len - i, i > 0 ? "more " : "",
-			    in->st->len - i == 1 ? "" : "s");
-}
-
 void message_build(const struct field_input *in, size_t max, struct strbuf *sb)
 {
 	size_t start = sb->len;
@@ -486,5 +460,5 @@ void message_build(const struct field_input *in, size_t max, struct strbuf *sb)
 	if (in->event >= REPORT_START || !in->st || in->st->len == 0)
 		return;
 	strbuf_adds(sb, "\n\n");
-	message_frames(in, MIN(in->st->len, MESSAGE_FRAMES_MAX), max - (sb->len - start), sb);
+	stack_lines_add(in->st, in->redact, max - (sb->len - start), MESSAGE_STACK_LINES, sb);
 }

@@ -14,8 +14,14 @@
 #include "record/queue.h"
 #include "record/sink.h"
 
-/* A program that starts has thousands of new stacks at once, and most pins are cheap: their files are open already. */
-#define PINS_PER_QUEUE 16
+/* A new stack is resolved within moments. A resolver that was late once is given less time until it keeps up again: not
+ * every record must wait for it. */
+#define RESOLVE_NS NSEC_PER_SEC
+#define RESOLVE_LATE_NS (50 * NSEC_PER_MSEC)
+/* How often a wait looks whether it is to end. */
+#define RESOLVE_SLICE_NS (50 * NSEC_PER_MSEC)
+/* Of our own, where the caller shares none. */
+#define OBJECTS_MAX 512
 /* Files of the traced that no stack lay in for so long are closed: they keep disk space and mounts busy. */
 #define TRIM_IDLE_NS (3600 * NSEC_PER_SEC)
 #define TRIM_INTERVAL_NS (60 * NSEC_PER_SEC)
@@ -40,7 +46,7 @@ struct reporter {
 	char *journal_socket, *syslog_socket, *proc_root; /* behind o */
 	int own_fd;					    /* copy of o.out_fd */
 
-	struct queue reports, pins, records;
+	struct queue reports, records;
 	struct budget budget;
 	struct reporter_stats stats;
 	uint64_t unsaid;    /* records not written that no other record has told of yet */
@@ -48,7 +54,10 @@ struct reporter {
 	enum phase phase;   /* of the builder */
 	bool is_stopping, is_abandoned, is_reopening, builder_done, writer_done;
 
+	uint64_t stop_ns; /* when is_stopping was set */
+	struct objects *objects;
 	struct symbolizer *symbolizer; /* the builder's */
+	bool is_late;		       /* the builder's: the last stack was not resolved in time */
 	struct sink *sink;	       /* the writer's; NULL with o.write */
 	bool is_down;		       /* the writer's: the last write failed */
 };
@@ -59,11 +68,10 @@ static void reporter_free(struct reporter *r)
 
 	while ((p = queue_pop(&r->reports)))
 		report_free(p);
-	while ((p = queue_pop(&r->pins)))
-		stack_unref(p);
 	while ((p = queue_pop(&r->records)))
 		record_free(p);
 	symbolizer_free(r->symbolizer);
+	objects_unref(r->objects);
 	sink_close(r->sink);
 	closep(&r->own_fd);
 	free(r->journal_socket);
@@ -118,6 +126,26 @@ static void queue_record(struct reporter *r, struct record *rec, unsigned rank)
 	pthread_cond_signal(&r->to_writer);
 }
 
+/* Locked; unlocks meanwhile. Until the stack is resolved, but not for long; once we are to stop, a second from then on
+ * is all that is left for all stacks together. */
+static void wait_for_stack(struct reporter *r, const struct stack *s)
+{
+	uint64_t now = clock_monotonic_ns(), end = now + (r->is_late ? RESOLVE_LATE_NS : RESOLVE_NS);
+	bool is_done = stack_is_done(s);
+
+	while (!is_done && !r->is_abandoned) {
+		uint64_t until = r->is_stopping ? MIN(end, r->stop_ns + RESOLVE_NS) : end;
+
+		if (now >= until)
+			break;
+		pthread_mutex_unlock(&r->lock);
+		is_done = stack_wait(s, MIN(until, now + RESOLVE_SLICE_NS));
+		now = clock_monotonic_ns();
+		pthread_mutex_lock(&r->lock);
+	}
+	r->is_late = !is_done;
+}
+
 /* Locked; unlocks meanwhile. */
 static void build_report(struct reporter *r, struct report *report)
 {
@@ -128,6 +156,8 @@ static void build_report(struct reporter *r, struct report *report)
 	int err = 0;
 
 	r->phase = PHASE_SLOW;
+	if (has_stack && report->stack)
+		wait_for_stack(r, report->stack);
 	pthread_mutex_unlock(&r->lock);
 	if (has_stack)
 		err = symbolizer_resolve(r->symbolizer, report->stack, report->stack_reason, &st);
@@ -166,21 +196,13 @@ static void build_summary(struct reporter *r)
 }
 
 /* Locked; unlocks meanwhile. */
-static void pin_stack(struct reporter *r, struct stack *s)
-{
-	r->stats.stacks_pinned++;
-	pthread_mutex_unlock(&r->lock);
-	symbolizer_pin(r->symbolizer, s);
-	stack_unref(s);
-	pthread_mutex_lock(&r->lock);
-}
-
-/* Locked; unlocks meanwhile. */
 static void trim(struct reporter *r, uint64_t *at_ns)
 {
+	uint64_t now = clock_monotonic_ns();
+
 	pthread_mutex_unlock(&r->lock);
-	symbolizer_trim(r->symbolizer, TRIM_IDLE_NS);
-	*at_ns = clock_monotonic_ns() + TRIM_INTERVAL_NS;
+	objects_trim(r->objects, now > TRIM_IDLE_NS ? now - TRIM_IDLE_NS : 0);
+	*at_ns = now + TRIM_INTERVAL_NS;
 	pthread_mutex_lock(&r->lock);
 }
 
@@ -194,9 +216,7 @@ static void *builder_thread(void *userdata)
 		uint64_t due = budget_due_ns(&r->budget);
 		void *p;
 
-		if ((p = queue_pop(&r->pins))) {
-			pin_stack(r, p);
-		} else if (due != UINT64_MAX && ((r->is_stopping && r->reports.len == 0) || clock_monotonic_ns() >= due)) {
+		if (due != UINT64_MAX && ((r->is_stopping && r->reports.len == 0) || clock_monotonic_ns() >= due)) {
 			build_summary(r);
 		} else if ((p = queue_pop(&r->reports))) {
 			build_report(r, p);
@@ -384,12 +404,15 @@ int reporter_new(const struct reporter_options *o, struct reporter **ret)
 	r->budget.per_minute = o->records_per_minute;
 	queue_init(&r->reports, o->queue);
 	queue_init(&r->records, o->queue);
-	queue_init(&r->pins, (size_t)o->queue * PINS_PER_QUEUE);
 	if (o->symbol_cache_bytes > 0)
 		limits.cache_bytes = o->symbol_cache_bytes;
 	err = copy_options(r, o);
+	if (o->objects)
+		r->objects = objects_ref(o->objects);
+	else if (err == 0)
+		err = objects_new(r->proc_root, OBJECTS_MAX, &r->objects);
 	if (err == 0)
-		err = symbolizer_new(r->proc_root, &limits, &r->symbolizer);
+		err = symbolizer_new(r->objects, &limits, &r->symbolizer);
 	if (err == 0 && !o->write)
 		err = sink_open(&r->o, SINK_AUTO, &r->sink);
 	if (err == 0) {
@@ -425,18 +448,6 @@ void reporter_push(struct reporter *r, struct report *report)
 	report_free(held);
 }
 
-void reporter_pin(struct reporter *r, struct stack *s)
-{
-	void *out;
-
-	pthread_mutex_lock(&r->lock);
-	queue_push(&r->pins, stack_ref(s), 0, &out);
-	r->stats.stacks_dropped += out != NULL;
-	pthread_cond_signal(&r->to_builder);
-	pthread_mutex_unlock(&r->lock);
-	stack_unref(out);
-}
-
 void reporter_reopen(struct reporter *r)
 {
 	pthread_mutex_lock(&r->lock);
@@ -467,6 +478,7 @@ uint64_t reporter_stop(struct reporter *r, uint64_t timeout_ns)
 
 	pthread_mutex_lock(&r->lock);
 	r->is_stopping = true;
+	r->stop_ns = now;
 	pthread_cond_broadcast(&r->to_builder);
 	pthread_cond_broadcast(&r->to_writer);
 	wait_for_threads(r, timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The edge between the tracing thread and the log. Two threads of its own: one turns reports into records (symbolising
- * can be slow), one writes them (a stalled journal blocks for ever). Pushing never blocks.
+ * can be slow, and a stack may have to be resolved first), one writes them (a stalled journal blocks for ever). Pushing
+ * never blocks.
  */
 #pragma once
 
@@ -10,6 +11,7 @@
 #include "base/cleanup.h"
 #include "record/record.h"
 #include "rule/report.h"
+#include "stack/object.h"
 
 enum sink_kind {
 	SINK_AUTO, /* journal if its socket is there, else syslog, else json on stdout */
@@ -30,13 +32,14 @@ struct reporter_options {
 	int out_fd;		     /* for json and text; the reporter does not close it */
 	size_t symbol_cache_bytes;   /* 0 = default */
 	const char *proc_root;	     /* NULL = /proc */
+	struct objects *objects;     /* that the resolver opens files in; a reference is taken. NULL = the reporter's own */
 	/* Takes the place of the sink when set; called by the writer thread. 0 or -errno. */
 	int (*write)(const struct record *r, void *userdata);
 	void *userdata;
 };
 
 struct reporter_stats {
-	uint64_t written, dropped, budget_held, failed, stacks_pinned, stacks_dropped;
+	uint64_t written, dropped, budget_held, failed;
 	uint64_t queued; /* now */
 	enum sink_kind sink; /* the one in use */
 };
@@ -47,9 +50,6 @@ int reporter_new(const struct reporter_options *o, struct reporter **ret);
 /* Takes ownership in any case. On a full queue the record of lowest severity is dropped (oldest of those) and counted;
  * the next record that gets through carries the count in GPUXRAY_SUPPRESSED. Never blocks. */
 void reporter_push(struct reporter *r, struct report *report);
-/* Open the files a new stack needs while its process lives, so that it can be named later. Takes a reference. Never
- * blocks; dropped and counted when too many wait. */
-void reporter_pin(struct reporter *r, struct stack *s);
 /* Looks for the journal's socket again (reload). Safe from the tracing thread. */
 void reporter_reopen(struct reporter *r);
 void reporter_stats(struct reporter *r, struct reporter_stats *ret);

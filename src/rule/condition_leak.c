@@ -75,6 +75,52 @@ void leak_forget(struct engine *e, struct process *p)
 	}
 }
 
+/* Bytes that a site without a ring brings along: of before the rule. */
+static uint64_t unseen_bytes(const struct site *s, const struct leak_scale *scale)
+{
+	return scale->classes & (1u << s->class) ? s->bytes : 0;
+}
+
+/* What the other site already had when an incident began is no growth of the two together. */
+static void rebase_incidents(struct site_watch *w, const struct leak_scale *scale, int scale_index,
+			     const struct site *other)
+{
+	const struct leak_ring *ring = other->watch->rings[scale_index];
+	uint64_t older = ring ? ring->older : unseen_bytes(other, scale);
+
+	for (size_t i = 0; i < w->slots_len; i++) {
+		struct incident *inc = w->slots[i].incident;
+
+		if (!inc || inc->state == INCIDENT_PENDING || w->slots[i].rs->scale != scale_index)
+			continue;
+		(void)sat_add(&inc->leak_older, older);
+		if (ring && inc->leak_began_ns > 0)
+			(void)sat_add(&inc->leak_older,
+				      leak_between(ring, scale, 0, inc->leak_began_ns / scale->epoch_ns - 1));
+	}
+}
+
+void leak_merge_rings(struct engine *e, struct site *to, struct site *from)
+{
+	for (size_t i = 0; i < e->scales_len; i++) {
+		const struct leak_scale *scale = &e->scales[i];
+		struct leak_ring **a = &to->watch->rings[i], **b = &from->watch->rings[i];
+
+		if (*a && *b)
+			leak_ring_align(*a, *b, scale);
+		rebase_incidents(to->watch, scale, (int)i, from);
+		rebase_incidents(from->watch, scale, (int)i, to);
+		if (*a && *b) {
+			leak_ring_merge(*a, *b, scale);
+		} else if (*a) {
+			leak_ring_add_older(*a, scale, unseen_bytes(from, scale));
+		} else if (*b) {
+			*a = TAKE_PTR(*b);
+			leak_ring_add_older(*a, scale, unseen_bytes(to, scale));
+		}
+	}
+}
+
 bool leak_mark_due(struct engine *e, uint64_t now_ns)
 {
 	uint64_t leak_ns = watch_leak_time(e, now_ns);

@@ -123,6 +123,8 @@ int engine_get_process(struct engine *e, uint32_t pid, uint64_t start_ns, const 
 		processes_remove(&e->processes, p);
 		return r;
 	}
+	p->forget_stack = e->ops.forget_stack;
+	p->userdata = e->userdata;
 	/* Without memory it is fitted again at the next tick. */
 	(void)fit_process(e, p, o);
 	*ret = p;
@@ -198,7 +200,7 @@ int engine_event(struct engine *e, const struct event *ev, uint64_t now_ns, uint
 	case EVENT_FREE:
 		return on_change(e, p, ev, &o);
 	case EVENT_FAIL:
-		p->fail_count++;
+		process_fail(p, ev);
 		p->watch->is_dirty = true;
 		condition_single(e, p, &o, false);
 		return 0;

@@ -28,6 +28,8 @@ struct engine_ops {
 	void (*arm)(uint32_t pid, uint64_t start_ns, uint64_t high, uint64_t low, uint64_t single, void *userdata);
 	/* Name of a driver function by row of the call table, and of its error codes; static strings, may return NULL. */
 	const char *(*call_name)(uint32_t call, void *userdata);
+	/* The stack is no longer kept: events must not name it again without its being set anew. May be NULL. */
+	void (*forget_stack)(const struct stack *s, void *userdata);
 	/* 16 random bytes for an incident id. */
 	void (*random_id)(uint8_t ret[16], void *userdata);
 };
@@ -51,8 +53,18 @@ void engine_tick(struct engine *e, uint64_t now_ns, uint64_t real_usec);
 
 /* Identity of a process; takes a reference. Rules with a match wait for it (at most 1 s of event time). */
 int engine_set_identity(struct engine *e, uint32_t pid, uint64_t start_ns, struct identity *id);
-/* A stack of that process; takes a reference. Overwrites nothing; beyond the limit it is counted and dropped. */
+/*
+ * A stack of that process, by its number (s->key), as events name it; takes a reference. It need not be resolved yet: its
+ * bytes are a call site of their own until engine_set_site(). Overwrites nothing; beyond the limit it is counted and
+ * dropped.
+ */
 int engine_set_stack(struct engine *e, uint32_t pid, uint64_t start_ns, struct stack *s);
+/*
+ * The stack has been resolved: what was allocated with this number belongs to the call site with this key (frames.site),
+ * together with other stacks of the same key. Bytes, counts and what rules remember move there. 0, -ESRCH, -ENOENT (no
+ * such stack any more), -ENOMEM (it stays where it was).
+ */
+int engine_set_site(struct engine *e, uint32_t pid, uint64_t start_ns, uint64_t stack, uint64_t site);
 /* The process calls device uuid by this ordinal. uuid_text as "GPU-xxxxxxxx-...". */
 int engine_set_ordinal(struct engine *e, uint32_t pid, uint64_t start_ns, int ordinal, const char *uuid_text);
 /* What the driver says of a device; index < 0 and ABSENT_U64 where not known. */

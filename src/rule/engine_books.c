@@ -39,6 +39,34 @@ int engine_set_stack(struct engine *e, uint32_t pid, uint64_t start_ns, struct s
 	return r < 0 ? r : process_add_stack(p, s, &e->limits);
 }
 
+int engine_set_site(struct engine *e, uint32_t pid, uint64_t start_ns, uint64_t stack, uint64_t site)
+{
+	struct process *p = processes_find(&e->processes, pid, start_ns);
+	struct occasion o = engine_now(e);
+	struct stack_entry *entry;
+	struct site *to;
+	int r;
+
+	if (!p)
+		return -ESRCH;
+	entry = stack ? process_stack_entry(p, stack) : NULL;
+	if (!entry)
+		return -ENOENT;
+	to = process_resolved_site(p, site);
+	if (to && entry->site && !entry->is_resolved) {
+		r = watch_merge_sites(e, to, entry->site, &o);
+		if (r < 0)
+			return r;
+	}
+	r = process_set_site(p, entry, site);
+	if (r < 0)
+		return r;
+	/* Until then an event that waits for the identity, or a block that a rebuild is about to add, may name a copy. */
+	if (!p->is_rebuilding && !p->watch->is_waiting)
+		process_drop_copies(p, &e->limits);
+	return 0;
+}
+
 void engine_put_device(struct engine *e, struct device *dev, const struct occasion *o)
 {
 	if (dev->refs > 0 || dev->is_known)

@@ -141,7 +141,7 @@ static void json_limits(struct engine *e, struct strbuf *sb)
 
 	/* Of limits that are per process, the process nearest to it counts. */
 	for (size_t i = 0; i < e->processes.len; i++) {
-		sites = MAX(sites, (uint64_t)e->processes.list[i]->sites.len);
+		sites = MAX(sites, (uint64_t)e->processes.list[i]->sites_len);
 		stacks = MAX(stacks, (uint64_t)e->processes.list[i]->stacks.len);
 	}
 	engine_totals(e, &t);

@@ -44,20 +44,19 @@ static int fill_device(struct report *r, const struct device *dev)
 	return copy(&r->device_uuid, dev->uuid);
 }
 
-static void fill_stack(struct report *r, const struct process *p, uint64_t key, uint8_t reason,
+/* has_number: there was a stack, whether it is still known or not; else reason says why not. */
+static void fill_stack(struct report *r, const struct process *p, struct stack *s, bool has_number, uint8_t reason,
 		       const struct site *site)
 {
-	struct stack *s = key ? process_stack(p, key) : NULL;
-
 	r->stack = stack_ref(s);
 	if (s)
-		r->stack_reason = s->reason;
+		r->stack_reason = STACK_OK;
 	else if (site && site->is_other)
 		r->stack_reason = STACK_EVICTED;
-	else if (key == 0)
+	else if (!has_number)
 		r->stack_reason = reason == STACK_OK ? STACK_NONE : reason;
 	else
-		r->stack_reason = p->stacks_overflow > 0 ? STACK_EVICTED : STACK_LOST;
+		r->stack_reason = p->stacks_overflow + p->stacks_dropped > 0 ? STACK_EVICTED : STACK_LOST;
 	if (site)
 		r->stack_bytes = site->bytes;
 }
@@ -90,13 +89,16 @@ static bool is_of_one_call(const struct rule *r)
 	return r->kind == RULE_SINGLE_ALLOC || r->kind == RULE_ALLOC_FAILURE;
 }
 
-static void fill_call(struct engine *e, struct report *r, const struct process *p, const struct event *ev)
+/* The very stack of the call, which need not be the one that stands for its site. */
+static void fill_call(struct engine *e, struct report *r, struct process *p, const struct event *ev)
 {
+	const struct stack_entry *entry = process_stack_entry(p, ev->stack);
+
 	r->bytes = ev->bytes;
 	r->error = ev->error;
 	if (e->ops.call_name)
 		r->function = e->ops.call_name(ev->call, e->userdata);
-	fill_stack(r, p, ev->stack, ev->stack_reason, map64_get(&p->sites, ev->stack));
+	fill_stack(r, p, entry ? entry->stack : NULL, ev->stack != 0, ev->stack_reason, entry ? entry->site : NULL);
 }
 
 static void fill_site(struct engine *e, struct report *r, const struct process *p, const struct site *site)
@@ -105,7 +107,7 @@ static void fill_site(struct engine *e, struct report *r, const struct process *
 		return;
 	if (e->ops.call_name)
 		r->function = e->ops.call_name(site->call, e->userdata);
-	fill_stack(r, p, site->key, site->stack_reason, site);
+	fill_stack(r, p, site->stack, site->is_resolved || site->key != 0, site->stack_reason, site);
 }
 
 static void fill_leak(struct report *r, const struct finding *f, const struct device *dev)
@@ -141,7 +143,7 @@ static const struct device *report_device(const struct process *p, const struct 
 static int fill_process(struct engine *e, struct report *r, const struct rule_state *rs, const struct subject *s,
 			const struct finding *f, const struct occasion *o)
 {
-	const struct process *p = s->p;
+	struct process *p = s->p;
 	const struct device *dev = report_device(p, s->site, rs->rule, f, o->ev);
 	struct site *site = s->site;
 

@@ -108,7 +108,39 @@ void leak_ring_sub(struct leak_ring *ring, const struct leak_scale *s, uint64_t 
 		(void)sat_sub(&ring->window, taken);
 		bytes -= taken;
 	}
-	(void)sat_sub(&ring->older, bytes);
+	bytes -= sat_sub(&ring->older, bytes);
+	/* Not what was added at that time, then: but so much less is there, and the oldest says least of growth. */
+	for (uint64_t i = 1; bytes > 0 && ring->window > 0 && i <= s->slots; i++) {
+		uint64_t taken = sat_sub(&ring->slot[(ring->newest + i) % s->slots], bytes);
+
+		(void)sat_sub(&ring->window, taken);
+		bytes -= taken;
+	}
+}
+
+void leak_ring_add_older(struct leak_ring *ring, const struct leak_scale *s, uint64_t bytes)
+{
+	(void)sat_add(&ring->older, bytes);
+	for (uint32_t i = 0; i < s->slots; i++)
+		(void)sat_add(leak_history(ring, s, i), bytes);
+}
+
+void leak_ring_align(struct leak_ring *a, struct leak_ring *b, const struct leak_scale *s)
+{
+	leak_ring_advance(a, s, b->newest);
+	leak_ring_advance(b, s, a->newest);
+}
+
+void leak_ring_merge(struct leak_ring *ring, struct leak_ring *from, const struct leak_scale *s)
+{
+	leak_ring_align(ring, from, s);
+	for (uint32_t i = 0; i < s->slots; i++) {
+		ring->slot[i] += sat_add(&ring->window, from->slot[i]);
+		(void)sat_add(leak_history(ring, s, i), *leak_history(from, s, i));
+	}
+	(void)sat_add(&ring->older, from->older);
+	/* A block that one had in older may be taken from a slot of the other's, and the reverse: the sum is right. */
+	ring->origin_ns = MIN(ring->origin_ns, from->origin_ns);
 }
 
 /* Bytes of the group-th part of the window, 0 = the newest that is judged. Epochs before the first are empty. */

@@ -47,6 +47,12 @@ void leak_ring_sub(struct leak_ring *ring, const struct leak_scale *s, uint64_t 
 void leak_ring_clear(struct leak_ring *ring, const struct leak_scale *s);
 /* Makes epoch the newest, folding those that fall out of the window into older. */
 void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch);
+/* Adds bytes of whose births nothing is known. */
+void leak_ring_add_older(struct leak_ring *ring, const struct leak_scale *s, uint64_t bytes);
+/* Makes the newest epoch of two rings the same. */
+void leak_ring_align(struct leak_ring *a, struct leak_ring *b, const struct leak_scale *s);
+/* Adds all of from to the ring: what is taken from it later may have been added to either. Aligns them. */
+void leak_ring_merge(struct leak_ring *ring, struct leak_ring *from, const struct leak_scale *s);
 /*
  * The verdict while epoch has just begun. is_growing is of the finest level that grows; when none does, mature_bytes
  * and span_ns are of level group, which is the one the last growing verdict had (or 1), and so is is_flat.

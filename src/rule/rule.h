@@ -55,7 +55,7 @@ struct limit {
 	double value;
 };
 
-struct pattern; /* match.c: compiled PCRE2 */
+struct pattern; /* base/pattern.h: compiled PCRE2 */
 
 enum match_key {
 	MATCH_COMM,

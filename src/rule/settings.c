@@ -29,6 +29,8 @@ static const struct {
 	{ LIMIT(live_allocations), 1024, 64u << 20 },
 	{ LIMIT(sites_per_process), 16, 1000000 },
 	{ LIMIT(stacks_per_process), 16, 1000000 },
+	{ LIMIT(stacks_per_second), 1, 100000 },
+	{ LIMIT(learned_stacks), 1024, 1048576 },
 	{ LIMIT(incidents), 16, 1000000 },
 	{ LIMIT(queue), 16, 65536 },
 	{ LIMIT(records_per_minute), 1, 100000 },
@@ -37,8 +39,8 @@ static const struct {
 #undef LIMIT
 
 static const char *const limit_names[] = {
-	"processes", "live_allocations", "sites_per_process",  "stacks_per_process", "incidents",
-	"queue",     "ring_bytes",	 "records_per_minute", "libraries",	     NULL,
+	"processes", "live_allocations", "sites_per_process", "stacks_per_process", "stacks_per_second", "learned_stacks",
+	"incidents", "queue",		 "ring_bytes",	      "records_per_minute", "libraries",	 NULL,
 };
 _Static_assert(ARRAY_SIZE(limit_names) == ARRAY_SIZE(counts) + 2, "all counts, ring_bytes and the end");
 _Static_assert(sizeof(struct limits) == (ARRAY_SIZE(counts) + 1) * sizeof(uint32_t), "every limit has a key");
@@ -165,7 +167,7 @@ static int read_libraries(struct reader *rd, const config_setting_t *s)
 	return read_paths(rd, s, &rd->settings->libraries, &rd->settings->libraries_len);
 }
 
-static int read_redact(struct reader *rd, const config_setting_t *s)
+static int read_patterns(struct reader *rd, const config_setting_t *s, char ***ret, size_t *ret_len)
 {
 	size_t len = 0;
 	int r;
@@ -184,14 +186,29 @@ static int read_redact(struct reader *rd, const config_setting_t *s)
 		if (q == -ENOMEM)
 			return q;
 		if (q < 0)
-			r = conf_error(rd->errors, e, "redact: pattern \"%s\" is not a regular expression: %s", text,
-				       error);
+			r = conf_error(rd->errors, e, "%s: pattern \"%s\" is not a regular expression: %s", conf_name(s),
+				       text, error);
 		else if (!text[0])
-			r = conf_error(rd->errors, e, "redact: an empty pattern matches everywhere: remove it");
+			r = conf_error(rd->errors, e, "%s: an empty pattern matches everywhere: remove it", conf_name(s));
 	}
 	if (r < 0)
 		return r;
-	return conf_strings_copy(rd->errors, s, &rd->settings->redact, &rd->settings->redact_len);
+	return conf_strings_copy(rd->errors, s, ret, ret_len);
+}
+
+static int read_redact(struct reader *rd, const config_setting_t *s)
+{
+	return read_patterns(rd, s, &rd->settings->redact, &rd->settings->redact_len);
+}
+
+static int read_allocators(struct reader *rd, const config_setting_t *s)
+{
+	return read_patterns(rd, s, &rd->settings->allocators, &rd->settings->allocators_len);
+}
+
+static int read_allocators_also(struct reader *rd, const config_setting_t *s)
+{
+	return read_patterns(rd, s, &rd->settings->allocators_also, &rd->settings->allocators_also_len);
 }
 
 static int read_health_interval(struct reader *rd, const config_setting_t *s)
@@ -210,11 +227,11 @@ static int read_nvml_interval(struct reader *rd, const config_setting_t *s)
 }
 
 static const char *const key_names[] = {
-	"limits",	   "sink",	     "syslog",	      "rules", "libraries", "redact",
-	"health_interval", "drain_interval", "nvml_interval", NULL,
+	"limits", "sink", "syslog", "rules", "libraries", "redact", "allocators", "allocators_also", "health_interval",
+	"drain_interval", "nvml_interval", NULL,
 };
 static int (*const key_readers[])(struct reader *rd, const config_setting_t *s) = {
-	read_limits,	      read_sink,	   read_syslog,	       read_rules, read_libraries, read_redact,
+	read_limits, read_sink, read_syslog, read_rules, read_libraries, read_redact, read_allocators, read_allocators_also,
 	read_health_interval, read_drain_interval, read_nvml_interval,
 };
 _Static_assert(ARRAY_SIZE(key_names) == ARRAY_SIZE(key_readers) + 1, "a reader for each key");
@@ -329,6 +346,8 @@ void settings_done(struct settings *s)
 	strings_free(s->rules, s->rules_len);
 	strings_free(s->libraries, s->libraries_len);
 	strings_free(s->redact, s->redact_len);
+	strings_free(s->allocators, s->allocators_len);
+	strings_free(s->allocators_also, s->allocators_also_len);
 	free(s->sink);
 	*s = (struct settings){ 0 };
 }

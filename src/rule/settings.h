@@ -19,6 +19,10 @@ struct settings {
 	size_t libraries_len;
 	char **redact;	    /* further patterns */
 	size_t redact_len;
+	char **allocators;	/* patterns for paths of files; empty = allocators_default of stack/site_key.h */
+	size_t allocators_len;
+	char **allocators_also; /* further ones, besides either */
+	size_t allocators_also_len;
 	uint64_t health_interval_ns, drain_interval_ns, nvml_interval_ns;
 };
 

@@ -138,6 +138,75 @@ bool watch_release_site(struct site *s)
 	return true;
 }
 
+/* The slot of a rule; a new one where there was none, for which there is room. */
+static struct slot *slot_of(struct site_watch *w, struct rule_state *rs)
+{
+	for (size_t i = 0; i < w->slots_len; i++) {
+		if (w->slots[i].rs == rs)
+			return &w->slots[i];
+	}
+	w->slots[w->slots_len] = (struct slot){ .rs = rs };
+	return &w->slots[w->slots_len++];
+}
+
+static void slot_merge(struct engine *e, struct slot *to, struct slot *from, struct site *site,
+		       const struct occasion *o)
+{
+	bool is_moved = from->incident && !to->incident;
+
+	if (from->incident && to->incident)
+		incident_vanish(e, from->incident, o);
+	if (is_moved) {
+		to->incident = TAKE_PTR(from->incident);
+		to->incident->slot = to;
+		to->incident->subject.site = site;
+	}
+	if (is_moved || (!to->incident && from->streak > to->streak)) {
+		to->streak = from->streak;
+		to->calm = from->calm;
+		to->group = from->group;
+	}
+}
+
+/* A watch for both, and room for the slots of from. */
+static int merge_prepare(struct site *to, const struct site *from)
+{
+	size_t more = from->watch->slots_len;
+	struct slot *slots;
+
+	if (!to->watch && !(to->watch = calloc(1, sizeof(*to->watch))))
+		return -ENOMEM;
+	if (more == 0)
+		return 0;
+	slots = realloc(to->watch->slots, (to->watch->slots_len + more) * sizeof(*slots));
+	if (!slots)
+		return -ENOMEM;
+	to->watch->slots = slots;
+	slots_link(slots, to->watch->slots_len);
+	return 0;
+}
+
+int watch_merge_sites(struct engine *e, struct site *to, struct site *from, const struct occasion *o)
+{
+	int r;
+
+	if (!to->watch && !from->watch)
+		return 0;
+	if (!from->watch && !(from->watch = calloc(1, sizeof(*from->watch))))
+		return -ENOMEM;
+	r = merge_prepare(to, from);
+	if (r < 0)
+		return r;
+	leak_merge_rings(e, to, from);
+	for (size_t i = 0; i < from->watch->slots_len; i++) {
+		struct slot *slot = &from->watch->slots[i];
+
+		slot_merge(e, slot_of(to->watch, slot->rs), slot, to, o);
+	}
+	site_watch_free(from);
+	return 0;
+}
+
 static void slots_vanish(struct engine *e, struct slot *slots, size_t len, const struct occasion *o)
 {
 	for (size_t i = 0; i < len; i++) {

@@ -157,6 +157,9 @@ void watch_free(struct process *p);
 /* Ends all incidents of a process and its sites. */
 void watch_vanish(struct engine *e, struct process *p, const struct occasion *o);
 bool watch_release_site(struct site *s);
+/* Moves what is remembered of one site of a process to another, which takes its blocks next. 0 or -ENOMEM, which changes
+ * nothing. */
+int watch_merge_sites(struct engine *e, struct site *to, struct site *from, const struct occasion *o);
 /* Drops what the slot holds but its incident. */
 void slot_done(struct slot *slot);
 /* Removes the slots whose rule is dead; returns the new length. Their incidents have ended. */
@@ -213,6 +216,9 @@ void condition_measure(const struct engine *e, const struct process *p, const st
 /* condition_leak.c */
 void leak_book(struct engine *e, struct process *p, const struct change *c, uint64_t birth_ns);
 void leak_forget(struct engine *e, struct process *p);
+/* The rings of one site go into another's; incidents of both learn what is no growth since they began. Both have a
+ * watch. */
+void leak_merge_rings(struct engine *e, struct site *to, struct site *from);
 void leak_tick(struct engine *e, struct process *p, const struct occasion *o);
 /* Marks the leak rules of which an epoch has ended; true if any. */
 bool leak_mark_due(struct engine *e, uint64_t now_ns);

@@ -25,8 +25,8 @@
 
 #define SEGMENTS_MAX 1170	  /* the kernel refuses program headers beyond 64 KiB */
 #define SECTIONS_MAX 65536	  /* far above any linked file */
-#define NOTES_MAX_BYTES 16384	  /* of one PT_NOTE */
-#define NOTE_SEGMENTS_MAX 16
+#define NOTES_MAX_BYTES 16384	  /* of one PT_NOTE or note section */
+#define NOTES_MAX 16		  /* of these read */
 
 ssize_t elf_read_at(const struct elf_file *f, void *buf, size_t len, uint64_t offset)
 {
@@ -81,16 +81,16 @@ static uint64_t note_round(uint64_t n, uint64_t align)
 	return (n + align - 1) & ~(align - 1);
 }
 
-static int read_build_id(struct elf_file *f, const Elf64_Phdr *ph)
+static int read_build_id(struct elf_file *f, uint64_t offset, uint64_t bytes, uint64_t alignment)
 {
-	const uint64_t align = ph->p_align == 8 ? 8 : 4;
-	const size_t len = (size_t)MIN(ph->p_filesz, NOTES_MAX_BYTES);
+	const uint64_t align = alignment == 8 ? 8 : 4;
+	const size_t len = (size_t)MIN(bytes, NOTES_MAX_BYTES);
 	_cleanup_free_ uint8_t *notes = malloc(len ? len : 1);
 	ssize_t n;
 
 	if (!notes)
 		return -ENOMEM;
-	n = elf_read_at(f, notes, len, ph->p_offset);
+	n = elf_read_at(f, notes, len, offset);
 	if (n < 0)
 		return (int)n;
 
@@ -139,8 +139,8 @@ static int read_segments(struct elf_file *f, const Elf64_Ehdr *eh, Elf64_Phdr *r
 				.file_bytes = ph[i].p_filesz,
 				.is_exec = ph[i].p_flags & PF_X,
 			};
-		} else if (ph[i].p_type == PT_NOTE && !f->build_id_len && notes++ < NOTE_SEGMENTS_MAX) {
-			r = read_build_id(f, &ph[i]);
+		} else if (ph[i].p_type == PT_NOTE && !f->build_id_len && notes++ < NOTES_MAX) {
+			r = read_build_id(f, ph[i].p_offset, ph[i].p_filesz, ph[i].p_align);
 			if (r < 0)
 				return r;
 		} else if (ph[i].p_type == PT_DYNAMIC) {
@@ -178,15 +178,20 @@ static int read_sections(struct elf_file *f, const Elf64_Ehdr *eh)
 	enum { BATCH = ELF_CHUNK / sizeof(Elf64_Shdr) };
 	_cleanup_free_ Elf64_Shdr *sh = NULL;
 	uint64_t count = eh->e_shnum, versions = 0;
-	Elf64_Shdr first;
+	Elf64_Shdr first = {};
+	size_t notes = 0; /* a debug file may lie about its segments */
+	int r = 0;
 
 	if (!eh->e_shoff || eh->e_shentsize != sizeof(Elf64_Shdr))
 		return 0;
-	/* From 0xff00 sections on the number is in the first one's size. */
-	if (!count && read_section(f, eh, 0, &first) == 0)
+	/* From 0xff00 sections on the number is in the first one's size, and the index of the names in its link. */
+	if (read_section(f, eh, 0, &first) == 0 && !count)
 		count = first.sh_size;
 	if (count > SECTIONS_MAX || eh->e_shoff > UINT64_MAX - count * sizeof(*sh))
 		return 0;
+	f->sections_offset = eh->e_shoff;
+	f->section_count = count;
+	f->section_names = eh->e_shstrndx == SHN_XINDEX ? first.sh_link : eh->e_shstrndx;
 	sh = calloc(MIN(count, BATCH), sizeof(*sh));
 	if (!sh)
 		return -ENOMEM;
@@ -204,6 +209,10 @@ static int read_sections(struct elf_file *f, const Elf64_Ehdr *eh)
 				table_from_section(f, eh, &sh[i], count, &f->dynsym);
 			else if (sh[i].sh_type == SHT_GNU_versym)
 				versions = sh[i].sh_offset;
+			else if (sh[i].sh_type == SHT_NOTE && !f->build_id_len && notes++ < NOTES_MAX)
+				r = read_build_id(f, sh[i].sh_offset, sh[i].sh_size, sh[i].sh_addralign);
+			if (r < 0)
+				return r;
 		}
 		if ((size_t)n < want * sizeof(*sh))
 			break;

@@ -28,6 +28,8 @@ struct elf_file {
 	struct elf_segment *segments;
 	size_t segment_count;
 	struct elf_table symtab, dynsym;
+	uint64_t sections_offset, section_count; /* of the section headers; count 0 = none */
+	uint64_t section_names;			 /* index of the section with their names */
 	uint8_t build_id[64];
 	size_t build_id_len;
 };
@@ -36,5 +38,12 @@ struct elf_file {
 ssize_t elf_read_at(const struct elf_file *f, void *buf, size_t len, uint64_t offset);
 /* The segment that holds the address, an executable one if there are several; NULL = none. */
 const struct elf_segment *elf_segment_at(const struct elf_file *f, uint64_t vaddr);
+/*
+ * Names from this one table for the queries that have none (name == NULL). code: the file whose segments say what
+ * belongs together; another one than f when f is a debug file, whose segments are empty. 0 or -errno; names found
+ * before stay.
+ */
+int elf_table_lookup(const struct elf_file *f, const struct elf_table *t, const struct elf_file *code,
+		     struct elf_symbol *query, size_t n, uint64_t max_symbols);
 /* Finds .dynsym through PT_DYNAMIC, for files without section headers. 0, -errno; nothing found is no error. */
 int elf_dynamic_read(const struct elf_file *f, uint64_t offset, uint64_t len, struct elf_table *ret);

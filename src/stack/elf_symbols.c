@@ -164,7 +164,7 @@ static void lookup_symbol(const Elf64_Sym *sym, uint64_t index, void *arg)
  * A symbol of unknown size (hand-written assembly) reaches to the next symbol, within its segment. The pass noted each
  * start only at the first address above it; carry them up.
  */
-static void settle_open(const struct elf_file *f, struct lookup *l)
+static void settle_open(const struct elf_file *code, struct lookup *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		struct wanted *w = &l->w[i], *before = i ? &l->w[i - 1] : NULL;
@@ -180,15 +180,15 @@ static void settle_open(const struct elf_file *f, struct lookup *l)
 		struct wanted *w = &l->w[i];
 
 		if (!w->holds_rank && w->open_rank && w->open.st_value >= w->nearest &&
-		    elf_segment_at(f, w->open.st_value) == elf_segment_at(f, w->vaddr)) {
+		    elf_segment_at(code, w->open.st_value) == elf_segment_at(code, w->vaddr)) {
 			w->holds = w->open;
 			w->holds_rank = w->open_rank;
 		}
 	}
 }
 
-static int lookup_table(const struct elf_file *f, const struct elf_table *t, struct elf_symbol *query, size_t n,
-			uint64_t max_symbols)
+int elf_table_lookup(const struct elf_file *f, const struct elf_table *t, const struct elf_file *code,
+		     struct elf_symbol *query, size_t n, uint64_t max_symbols)
 {
 	_cleanup_free_ struct wanted *wanted = NULL;
 	struct lookup l = {};
@@ -210,7 +210,7 @@ static int lookup_table(const struct elf_file *f, const struct elf_table *t, str
 	r = each_symbol(f, t, max_symbols, lookup_symbol, &l);
 	if (r < 0)
 		return r;
-	settle_open(f, &l);
+	settle_open(code, &l);
 
 	for (size_t i = 0; i < l.n; i++) {
 		struct elf_symbol *q = &query[wanted[i].index];
@@ -238,7 +238,7 @@ int elf_file_lookup(const struct elf_file *f, struct elf_symbol *query, size_t n
 		query[i].name = NULL;
 	/* A partly stripped file may name in .dynsym what its .symtab has lost. */
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
-		int r = lookup_table(f, tables[i], query, n, max_symbols);
+		int r = elf_table_lookup(f, tables[i], f, query, n, max_symbols);
 
 		if (r < 0) {
 			for (size_t j = 0; j < n; j++) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,22 +19,59 @@
 
 #define DELETED " (deleted)"
 
-int objects_init(struct objects *o, const char *proc_root, uint32_t limit)
+struct objects {
+	atomic_uint refs;
+	char *proc_root;
+	uint32_t limit;
+	pthread_mutex_t lock; /* of everything below; never held over a system call on a file */
+	uint64_t last_id;
+	struct map64 by_key; /* with a reference to each */
+	struct object *newest, *oldest;
+};
+
+int objects_new(const char *proc_root, uint32_t limit, struct objects **ret)
 {
-	*o = (struct objects){ .limit = limit ? limit : 1 };
+	struct objects *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
 	o->proc_root = strdup(proc_root);
-	return o->proc_root ? 0 : -ENOMEM;
+	if (!o->proc_root || pthread_mutex_init(&o->lock, NULL) != 0) {
+		free(o->proc_root);
+		free(o);
+		return -ENOMEM;
+	}
+	atomic_init(&o->refs, 1);
+	o->limit = limit ? limit : 1;
+	*ret = o;
+	return 0;
 }
 
-static void object_free(struct object *ob)
+struct objects *objects_ref(struct objects *o)
 {
-	if (!ob)
+	atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
+	return o;
+}
+
+const char *objects_proc_root(const struct objects *o)
+{
+	return o->proc_root;
+}
+
+struct object *object_ref(struct object *ob)
+{
+	atomic_fetch_add_explicit(&ob->refs, 1, memory_order_relaxed);
+	return ob;
+}
+
+void object_unref(struct object *ob)
+{
+	if (!ob || atomic_fetch_sub_explicit(&ob->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	elf_file_free(ob->elf);
 	free(ob->path);
 	free(ob);
 }
-DEFINE_CLEANUP(struct object, object_free)
 
 static void unlink_object(struct objects *o, struct object *ob)
 {
@@ -50,26 +88,46 @@ static void link_newest(struct objects *o, struct object *ob)
 	ob->used_ns = clock_monotonic_ns();
 }
 
-static void drop_object(struct objects *o, struct object *ob)
+/* Out of the table and onto the list of those to let go once the lock is free: closing a file may block. */
+static void drop_object(struct objects *o, struct object *ob, struct object **dropped)
 {
 	unlink_object(o, ob);
 	(void)map64_remove(&o->by_key, ob->key);
-	object_free(ob);
+	ob->older = *dropped;
+	*dropped = ob;
 }
 
-void objects_done(struct objects *o)
+/* Nobody else looks at the links of an object that is in no table. */
+static void unref_dropped(struct object *dropped)
 {
-	while (o->oldest)
-		drop_object(o, o->oldest);
-	map64_done(&o->by_key);
-	free(o->proc_root);
-	o->proc_root = NULL;
+	while (dropped) {
+		struct object *next = dropped->older;
+
+		object_unref(dropped);
+		dropped = next;
+	}
 }
 
 void objects_trim(struct objects *o, uint64_t before_ns)
 {
+	struct object *dropped = NULL;
+
+	pthread_mutex_lock(&o->lock);
 	while (o->oldest && o->oldest->used_ns < before_ns)
-		drop_object(o, o->oldest);
+		drop_object(o, o->oldest, &dropped);
+	pthread_mutex_unlock(&o->lock);
+	unref_dropped(dropped);
+}
+
+void objects_unref(struct objects *o)
+{
+	if (!o || atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	objects_trim(o, UINT64_MAX);
+	map64_done(&o->by_key);
+	(void)pthread_mutex_destroy(&o->lock);
+	free(o->proc_root);
+	free(o);
 }
 
 bool mapping_is_file(const struct mapping *m)
@@ -232,23 +290,23 @@ static bool is_object_of(const struct object *ob, const struct mapping *m, size_
 	       strlen(ob->path) == path_len && memcmp(ob->path, m->path, path_len) == 0;
 }
 
-static int object_open(struct objects *o, uint32_t pid, const struct mapping *m, uint64_t key, struct object **ret)
+static int object_open(const char *proc_root, uint32_t pid, const struct mapping *m, uint64_t key, struct object **ret)
 {
-	_cleanup_(object_freep) struct object *ob = calloc(1, sizeof(*ob));
+	_cleanup_(object_unrefp) struct object *ob = calloc(1, sizeof(*ob));
 	int fd, r;
 
 	if (!ob)
 		return -ENOMEM;
+	atomic_init(&ob->refs, 1);
 	ob->path = strndup(m->path, mapping_path_len(m));
 	if (!ob->path)
 		return -ENOMEM;
-	fd = open_file(o->proc_root, pid, m);
+	fd = open_file(proc_root, pid, m);
 	if (fd < 0)
 		return fd == -ENOMEM ? -ENOMEM : -ENOENT;
 	r = elf_file_open(fd, &ob->elf);
 	if (r < 0 && r != -ENOEXEC)
 		return r == -ENOMEM ? -ENOMEM : -ENOENT;
-	ob->id = ++o->last_id;
 	ob->key = key;
 	ob->dev_major = m->dev_major;
 	ob->dev_minor = m->dev_minor;
@@ -257,32 +315,62 @@ static int object_open(struct objects *o, uint32_t pid, const struct mapping *m,
 	return 0;
 }
 
+/* With the lock held. A reference, or NULL. */
+static struct object *find_object(struct objects *o, const struct mapping *m, uint64_t key, size_t path_len)
+{
+	struct object *ob = map64_get(&o->by_key, key);
+
+	if (!ob || !is_object_of(ob, m, path_len))
+		return NULL;
+	unlink_object(o, ob);
+	link_newest(o, ob);
+	return object_ref(ob);
+}
+
+/* With the lock held. Takes a reference to ob. 0 or -ENOMEM. */
+static int add_object(struct objects *o, struct object *ob, struct object **dropped)
+{
+	struct object *old = map64_get(&o->by_key, ob->key);
+	int r;
+
+	if (old)
+		drop_object(o, old, dropped); /* a chosen collision: only the newer is kept */
+	while (o->by_key.len >= o->limit)
+		drop_object(o, o->oldest, dropped);
+	r = map64_put(&o->by_key, ob->key, ob);
+	if (r < 0)
+		return r;
+	ob->id = ++o->last_id;
+	link_newest(o, object_ref(ob));
+	return 0;
+}
+
 int objects_get(struct objects *o, uint32_t pid, const struct mapping *m, struct object **ret)
 {
 	const size_t path_len = mapping_path_len(m);
 	const uint64_t key = object_key(m, path_len);
-	struct object *ob = map64_get(&o->by_key, key);
+	_cleanup_(object_unrefp) struct object *opened = NULL;
+	struct object *ob, *dropped = NULL;
 	int r;
 
-	if (ob && is_object_of(ob, m, path_len)) {
-		unlink_object(o, ob);
-		link_newest(o, ob);
-		*ret = ob;
-		return 0;
+	pthread_mutex_lock(&o->lock);
+	ob = find_object(o, m, key, path_len);
+	pthread_mutex_unlock(&o->lock);
+	if (!ob) {
+		r = object_open(o->proc_root, pid, m, key, &opened);
+		if (r < 0)
+			return r;
+		pthread_mutex_lock(&o->lock);
+		/* Another thread may have opened it meanwhile: then that one counts. */
+		ob = find_object(o, m, key, path_len);
+		r = ob ? 0 : add_object(o, opened, &dropped);
+		pthread_mutex_unlock(&o->lock);
+		unref_dropped(dropped);
+		if (r < 0)
+			return r;
+		if (!ob)
+			ob = TAKE_PTR(opened);
 	}
-	if (ob)
-		drop_object(o, ob); /* a chosen collision: only the newer is kept */
-	r = object_open(o, pid, m, key, &ob);
-	if (r < 0)
-		return r;
-	while (o->by_key.len >= o->limit)
-		drop_object(o, o->oldest);
-	r = map64_put(&o->by_key, key, ob);
-	if (r < 0) {
-		object_free(ob);
-		return r;
-	}
-	link_newest(o, ob);
 	*ret = ob;
 	return 0;
 }

@@ -3,311 +3,360 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/map64.h"
-#include "bpf/event.h"
 #include "proc/procfs.h"
+#include "stack/debug_info.h"
 #include "stack/name_cache.h"
 #include "stack/object.h"
 #include "stack/stack_text.h"
 #include "stack/symbolizer.h"
 
-struct symbolizer {
-	struct objects objects;
-	struct name_cache names;
-	uint64_t max_symbols;
+/*
+ * Unpacking .gnu_debugdata takes time: 110 ms for one of 150,000 symbols, against 1 ms for looking one of them up. What
+ * is unpacked is kept for the next stacks; everything else of a file is found again in less than 0.1 ms.
+ */
+#define KEPT_MAX 4
+#define KEPT_BYTES_MIN 4096
+#define KEPT_BYTES_MAX (32u << 20)
+
+struct kept {
+	struct object *object; /* a reference; NULL = empty */
+	struct debug_info *info;
 };
 
-struct frame {
-	const struct mapping *mapping; /* NULL = in none */
-	uint64_t offset;	       /* in the file */
-	uint64_t vaddr;		       /* in the file, if has_vaddr */
-	uint64_t hash;		       /* its part of the stack's id */
+struct symbolizer {
+	struct objects *objects;
+	struct name_cache names;
+	struct debug_limits limits;
+	struct kept kept[KEPT_MAX]; /* the last used first */
+};
+
+/* A frame in its file. */
+struct place {
+	uint64_t offset; /* in the file */
+	uint64_t vaddr;	 /* in the file, if has_vaddr */
 	bool is_return;
 	bool has_vaddr;
 	bool is_done;
 };
 
-int symbolizer_new(const char *proc_root, const struct symbolizer_limits *limits, struct symbolizer **ret)
+struct work {
+	struct symbolizer *s;
+	const struct frames *frames;
+	struct place *places;
+	struct text_frame *texts;
+	bool has_unopened;
+};
+
+int symbolizer_new(struct objects *objects, const struct symbolizer_limits *limits, struct symbolizer **ret)
 {
-	_cleanup_(symbolizer_freep) struct symbolizer *s = calloc(1, sizeof(*s));
-	int r;
+	struct symbolizer *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
-	r = objects_init(&s->objects, proc_root, limits->objects);
-	if (r < 0)
-		return r;
+	s->objects = objects_ref(objects);
 	s->names.max_bytes = limits->cache_bytes;
-	s->max_symbols = limits->max_symbols;
-	*ret = TAKE_PTR(s);
+	s->limits = (struct debug_limits)DEBUG_LIMITS_DEFAULT;
+	s->limits.max_symbols = limits->max_symbols;
+	*ret = s;
 	return 0;
+}
+
+static void kept_done(struct kept *k)
+{
+	debug_info_free(k->info);
+	object_unref(k->object);
+	*k = (struct kept){};
+}
+
+static struct kept take_kept(struct symbolizer *s, size_t i)
+{
+	const struct kept k = s->kept[i];
+
+	memmove(&s->kept[i], &s->kept[i + 1], (KEPT_MAX - 1 - i) * sizeof(k));
+	s->kept[KEPT_MAX - 1] = (struct kept){};
+	return k;
+}
+
+static int open_info(struct symbolizer *s, struct object *ob, uint32_t pid, struct kept *ret)
+{
+	_cleanup_strbuf_ struct strbuf root = STRBUF_INIT;
+	struct debug_info *info = NULL;
+	int r;
+
+	for (size_t i = 0; i < KEPT_MAX; i++) {
+		if (s->kept[i].object == ob) {
+			*ret = take_kept(s, i);
+			return 0;
+		}
+	}
+	strbuf_addf(&root, "%s/%u/root", objects_proc_root(s->objects), pid);
+	if (root.error)
+		return root.error;
+	r = debug_info_open(ob->elf, strbuf_str(&root), ob->path, &s->limits, &info);
+	if (r == 0)
+		*ret = (struct kept){ .object = object_ref(ob), .info = info };
+	return r;
+}
+
+static void keep_info(struct symbolizer *s, struct kept *k)
+{
+	size_t bytes = 0;
+
+	if (debug_info_bytes(k->info) < KEPT_BYTES_MIN) {
+		kept_done(k);
+		return;
+	}
+	kept_done(&s->kept[KEPT_MAX - 1]);
+	memmove(&s->kept[1], &s->kept[0], (KEPT_MAX - 1) * sizeof(*k));
+	s->kept[0] = *k;
+	*k = (struct kept){};
+	for (size_t i = 0; i < KEPT_MAX; i++) {
+		bytes += s->kept[i].info ? debug_info_bytes(s->kept[i].info) : 0;
+		if (bytes > KEPT_BYTES_MAX)
+			kept_done(&s->kept[i]);
+	}
+}
+
+/* What the table has closed is ours alone: it holds up a disk or a mount. */
+static void drop_closed(struct symbolizer *s)
+{
+	for (size_t i = KEPT_MAX; i-- > 0;) {
+		struct kept *k = &s->kept[i];
+
+		if (k->object && atomic_load_explicit(&k->object->refs, memory_order_relaxed) == 1) {
+			struct kept closed = take_kept(s, i);
+
+			kept_done(&closed);
+		}
+	}
 }
 
 void symbolizer_free(struct symbolizer *s)
 {
 	if (!s)
 		return;
-	objects_done(&s->objects);
+	for (size_t i = 0; i < KEPT_MAX; i++)
+		kept_done(&s->kept[i]);
 	name_cache_done(&s->names);
+	objects_unref(s->objects);
 	free(s);
 }
 
-void symbolizer_trim(struct symbolizer *s, uint64_t idle_ns)
-{
-	const uint64_t now = clock_monotonic_ns();
-
-	if (now > idle_ns)
-		objects_trim(&s->objects, now - idle_ns);
-}
-
 /* A return address may be the first byte of the next function, even of the next mapping: its call lies before it. */
-static void locate_frames(const struct stack *stack, struct frame *frames)
+static void locate(const struct frame *fr, struct place *p)
 {
-	for (uint32_t i = 0; i < stack->count; i++) {
-		struct frame *fr = &frames[i];
-		uint64_t at;
-
-		fr->is_return = i > 0 && stack->ip[i] > 0;
-		at = stack->ip[i] - fr->is_return;
-		fr->mapping = address_space_find(stack->space, at);
-		if (fr->mapping)
-			fr->offset = at - fr->mapping->start + fr->mapping->offset;
-	}
-}
-
-void symbolizer_pin(struct symbolizer *s, const struct stack *stack)
-{
-	_cleanup_free_ struct frame *frames = NULL;
-	struct object *ob;
-
-	if (!stack || !stack->count || !stack->space)
-		return;
-	frames = calloc(stack->count, sizeof(*frames));
-	if (!frames)
-		return;
-	locate_frames(stack, frames);
-	for (uint32_t i = 0; i < stack->count; i++) {
-		const struct mapping *m = frames[i].mapping;
-
-		if (!m || frames[i].is_done || !mapping_is_file(m))
-			continue;
-		(void)objects_get(&s->objects, stack->space->pid, m, &ob);
-		for (uint32_t j = i; j < stack->count; j++)
-			frames[j].is_done |= frames[j].mapping && mapping_same_file(frames[j].mapping, m);
-	}
-}
-
-/* Kinds of frames in a stack's id: addresses and what depends on the host stay out. */
-enum frame_kind { FRAME_UNKNOWN, FRAME_NAMED, FRAME_BUILD_ID, FRAME_BASENAME };
-
-static void hash_frame(struct frame *fr, enum frame_kind kind, const void *data, size_t len, uint64_t offset)
-{
-	const uint64_t numbers[] = { kind, len, offset };
-
-	fr->hash = hash_bytes(hash_bytes(0, numbers, sizeof(numbers)), data, len);
-}
-
-static void hash_in_file(struct frame *fr, const struct object *ob)
-{
-	uint8_t build_id[64];
-	size_t len = ob && ob->elf ? elf_file_build_id(ob->elf, build_id) : 0;
-	const char *module;
-
-	if (len && fr->has_vaddr) {
-		hash_frame(fr, FRAME_BUILD_ID, build_id, len, fr->vaddr + fr->is_return);
-		return;
-	}
-	/* Not the address even if it is known: the same stack must hash alike when the file could not be opened. */
-	module = mapping_module(fr->mapping, &len);
-	hash_frame(fr, FRAME_BASENAME, module, len, fr->offset + fr->is_return);
+	p->is_return = !fr->is_exact && fr->pc > 0;
+	if (fr->mapping)
+		p->offset = fr->pc - p->is_return - fr->mapping->start + fr->mapping->offset;
 }
 
 /* A frame of a file without a symbol. */
-static int text_without_symbol(const struct frame *fr, char **ret)
+static void add_without_symbol(struct strbuf *sb, const struct frame *fr, const struct place *p)
 {
-	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
-
-	frame_module(&sb, (fr->has_vaddr ? fr->vaddr : fr->offset) + fr->is_return, fr->mapping);
-	return strbuf_steal(&sb, ret);
+	frame_module(sb, (p->has_vaddr ? p->vaddr : p->offset) + p->is_return, fr->mapping);
 }
 
-static int text_outside_files(struct frame *fr, uint64_t ip, char **ret)
+static int text_without_symbol(struct work *w, size_t i)
 {
 	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
-	const struct mapping *m = fr->mapping;
 
-	if (m && m->path && m->path[0] == '[')
-		hash_frame(fr, FRAME_NAMED, m->path, strlen(m->path), 0);
+	add_without_symbol(&sb, &w->frames->list[i], &w->places[i]);
+	return strbuf_steal(&sb, &w->texts[i].text);
+}
+
+static int text_without_file(struct work *w, size_t i)
+{
+	const struct frame *fr = &w->frames->list[i];
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+
+	if (fr->kind == FRAME_PYTHON)
+		frame_python(&sb, fr->function, fr->file, fr->line);
 	else
-		hash_frame(fr, FRAME_UNKNOWN, NULL, 0, 0);
-	frame_address(&sb, ip, m);
-	fr->is_done = true;
-	return strbuf_steal(&sb, ret);
+		frame_address(&sb, fr->pc, fr->mapping);
+	return strbuf_steal(&sb, &w->texts[i].text);
 }
 
 /* The frames of one file that the cache did not know. */
 struct batch {
-	uint32_t *index; /* of the frame */
-	struct elf_symbol *query;
+	size_t *index; /* of the frame */
+	struct elf_symbol *symbols;
+	struct debug_line *lines;
 	size_t n;
 };
 
 static void batch_done(struct batch *b)
 {
-	for (size_t i = 0; i < b->n; i++)
-		free(b->query[i].name);
-	free(b->query);
+	for (size_t i = 0; i < b->n; i++) {
+		free(b->symbols[i].name);
+		free(b->lines[i].file);
+	}
 	free(b->index);
+	free(b->symbols);
+	free(b->lines);
 }
 
-static int batch_text(struct symbolizer *s, const struct object *ob, struct batch *b, const struct frame *frames,
-		      char **texts)
+static int batch_new(size_t max, struct batch *ret)
 {
-	int r = 0;
+	ret->index = calloc(max, sizeof(*ret->index));
+	ret->symbols = calloc(max, sizeof(*ret->symbols));
+	ret->lines = calloc(max, sizeof(*ret->lines));
+	return ret->index && ret->symbols && ret->lines ? 0 : -ENOMEM;
+}
 
-	if (ob->elf)
-		r = elf_file_lookup(ob->elf, b->query, b->n, s->max_symbols);
+static void batch_add(struct batch *b, size_t index, uint64_t vaddr)
+{
+	b->index[b->n] = index;
+	b->symbols[b->n].vaddr = vaddr;
+	b->lines[b->n].vaddr = vaddr;
+	b->n++;
+}
+
+static int batch_look_up(struct work *w, struct object *ob, struct batch *b)
+{
+	_cleanup_(kept_done) struct kept k = {};
+	int r = open_info(w->s, ob, w->frames->space->pid, &k);
+
+	if (r < 0)
+		return r;
+	r = debug_info_symbols(k.info, b->symbols, b->n);
 	if (r == -ENOMEM)
 		return r; /* other errors: the disk failed, names are missing */
-	for (size_t i = 0; i < b->n; i++) {
-		const struct frame *fr = &frames[b->index[i]];
-		char **text = &texts[b->index[i]];
+	r = debug_info_lines(k.info, b->lines, b->n);
+	if (r == 0)
+		keep_info(w->s, &k);
+	return r;
+}
+
+static int batch_text(struct work *w, struct object *ob, struct batch *b)
+{
+	int r = batch_look_up(w, ob, b);
+
+	for (size_t i = 0; r == 0 && i < b->n; i++) {
+		const struct frame *fr = &w->frames->list[b->index[i]];
+		const struct place *p = &w->places[b->index[i]];
+		const struct elf_symbol *symbol = &b->symbols[i];
+		char **text = &w->texts[b->index[i]].text;
 		_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
 
-		if (b->query[i].name) {
-			frame_symbol(&sb, b->query[i].name, fr->vaddr - b->query[i].vaddr + fr->is_return, fr->mapping);
-			r = strbuf_steal(&sb, text);
-		} else {
-			r = text_without_symbol(fr, text);
-		}
-		if (r < 0)
-			return r;
-		r = name_cache_put(&s->names, ob->id, fr->offset, fr->is_return, *text);
-		if (r < 0)
-			return r;
+		if (symbol->name)
+			frame_symbol(&sb, symbol->name, p->vaddr - symbol->vaddr + p->is_return, fr->mapping);
+		else
+			add_without_symbol(&sb, fr, p);
+		if (b->lines[i].file)
+			frame_line(&sb, b->lines[i].file, b->lines[i].line);
+		r = strbuf_steal(&sb, text);
+		if (r == 0)
+			r = name_cache_put(&w->s->names, ob->id, p->offset, p->is_return, *text);
 	}
-	return 0;
+	return r;
 }
 
-/* All frames of first's file, from the first on. */
-static int resolve_object(struct symbolizer *s, const struct object *ob, uint32_t first, uint32_t count,
-			  struct frame *frames, char **texts)
+static bool is_in_file(const struct frame *fr)
+{
+	return fr->kind == FRAME_NATIVE && fr->mapping && mapping_is_file(fr->mapping);
+}
+
+/* All frames of first's file, from the first on. ob: NULL if it could not be opened. */
+static int resolve_object(struct work *w, struct object *ob, size_t first)
 {
 	_cleanup_(batch_done) struct batch b = {};
+	int r = batch_new(w->frames->count - first, &b);
 
-	b.index = calloc(count, sizeof(*b.index));
-	b.query = calloc(count, sizeof(*b.query));
-	if (!b.index || !b.query)
-		return -ENOMEM;
-	for (uint32_t i = first; i < count; i++) {
-		struct frame *fr = &frames[i];
+	for (size_t i = first; r == 0 && i < w->frames->count; i++) {
+		const struct frame *fr = &w->frames->list[i];
+		struct place *p = &w->places[i];
 		const char *known;
 
-		if (!fr->mapping || fr->is_done || !mapping_same_file(fr->mapping, frames[first].mapping))
+		if (p->is_done || !is_in_file(fr) || !mapping_same_file(fr->mapping, w->frames->list[first].mapping))
 			continue;
-		fr->is_done = true;
-		if (ob->elf)
-			fr->has_vaddr = elf_file_vaddr(ob->elf, fr->offset, &fr->vaddr) == 0;
-		hash_in_file(fr, ob);
-		known = name_cache_get(&s->names, ob->id, fr->offset, fr->is_return);
+		p->is_done = true;
+		if (ob && ob->elf)
+			p->has_vaddr = elf_file_vaddr(ob->elf, p->offset, &p->vaddr) == 0;
+		known = ob ? name_cache_get(&w->s->names, ob->id, p->offset, p->is_return) : NULL;
 		if (known) {
-			texts[i] = strdup(known);
-			if (!texts[i])
-				return -ENOMEM;
-		} else if (fr->has_vaddr) {
-			b.query[b.n].vaddr = fr->vaddr;
-			b.index[b.n++] = i;
+			w->texts[i].text = strdup(known);
+			r = w->texts[i].text ? 0 : -ENOMEM;
+		} else if (p->has_vaddr) {
+			batch_add(&b, i, p->vaddr);
 		} else {
-			int r = text_without_symbol(fr, &texts[i]);
-
-			if (r < 0)
-				return r;
+			r = text_without_symbol(w, i);
 		}
 	}
-	return b.n ? batch_text(s, ob, &b, frames, texts) : 0;
+	return r == 0 && b.n ? batch_text(w, ob, &b) : r;
 }
 
-static int resolve_frames(struct symbolizer *s, const struct stack *stack, struct frame *frames, char **texts,
-			  bool *ret_has_unopened)
+static int resolve_frame(struct work *w, size_t i)
 {
-	bool has_unopened = false;
+	const struct frame *fr = &w->frames->list[i];
+	_cleanup_(object_unrefp) struct object *ob = NULL;
+	int r;
 
-	for (uint32_t i = 0; i < stack->count; i++) {
-		struct frame *fr = &frames[i];
-		struct object *ob;
-		int r;
-
-		if (fr->is_done)
-			continue;
-		if (!fr->mapping || !mapping_is_file(fr->mapping)) {
-			r = text_outside_files(fr, stack->ip[i], &texts[i]);
-			if (r < 0)
-				return r;
-			continue;
-		}
-		r = objects_get(&s->objects, stack->space->pid, fr->mapping, &ob);
-		if (r == 0) {
-			r = resolve_object(s, ob, i, stack->count, frames, texts);
-		} else if (r != -ENOMEM) {
-			has_unopened = true;
-			hash_in_file(fr, NULL);
-			r = text_without_symbol(fr, &texts[i]);
-		}
-		if (r < 0)
-			return r;
-	}
-	*ret_has_unopened = has_unopened;
-	return 0;
+	w->texts[i].is_python = fr->kind == FRAME_PYTHON;
+	w->texts[i].is_allocator = fr->is_allocator;
+	if (w->places[i].is_done)
+		return 0;
+	w->has_unopened |= fr->kind == FRAME_NATIVE && !w->frames->space;
+	if (!is_in_file(fr) || !w->frames->space)
+		return text_without_file(w, i);
+	r = objects_get(w->s->objects, w->frames->space->pid, fr->mapping, &ob);
+	if (r == -ENOMEM)
+		return r;
+	w->has_unopened |= r < 0;
+	return resolve_object(w, ob, i);
 }
 
-static int make_id(const struct frame *frames, uint32_t count, char **ret)
+static int make_id(uint64_t id, char **ret)
 {
 	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
-	uint64_t hash = 0;
 
-	for (uint32_t i = 0; i < count; i++)
-		hash = hash_bytes(hash, &frames[i].hash, sizeof(frames[i].hash));
-	strbuf_addf(&sb, "%016llx", (unsigned long long)hash64(hash));
+	strbuf_addf(&sb, "%016llx", (unsigned long long)id);
 	return strbuf_steal(&sb, ret);
 }
 
-static bool is_process_gone(const struct symbolizer *s, const struct stack *stack)
+static bool is_process_gone(const struct symbolizer *s, const struct address_space *space)
 {
-	const struct address_space *space = stack->space;
 	struct proc_stat st;
 
 	/* No maps could be read: only an ended process has none. */
-	if (!space || proc_stat_read(s->objects.proc_root, space->pid, &st) < 0)
+	if (!space || proc_stat_read(objects_proc_root(s->objects), space->pid, &st) < 0)
 		return true;
 	return space->start_ns && ticks_from_ns(space->start_ns) != st.start_ticks;
+}
+
+static int resolve_frames(struct symbolizer *s, const struct frames *f, struct stack_text *t, bool *ret_is_gone)
+{
+	_cleanup_free_ struct place *places = calloc(f->count, sizeof(*places));
+	struct work w = { .s = s, .frames = f, .places = places, .texts = t->frames };
+
+	if (!places)
+		return -ENOMEM;
+	for (size_t i = 0; i < f->count; i++)
+		locate(&f->list[i], &places[i]);
+	for (size_t i = 0; i < f->count; i++) {
+		int r = resolve_frame(&w, i);
+
+		if (r < 0)
+			return r;
+	}
+	*ret_is_gone = w.has_unopened && is_process_gone(s, f->space);
+	return make_id(f->id, &t->id);
 }
 
 int symbolizer_resolve(struct symbolizer *s, const struct stack *stack, uint8_t reason, struct stack_text **ret)
 {
 	_cleanup_(stack_text_freep) struct stack_text *t = NULL;
-	_cleanup_free_ struct frame *frames = NULL;
-	const uint32_t count = stack ? stack->count : 0;
-	bool has_unopened = false;
+	/* In this order: once it is done the frames are the last word. */
+	const bool is_done = stack && stack_is_done(stack);
+	const struct frames *f = stack ? stack_frames(stack) : NULL;
+	bool is_gone = false;
 	int r;
 
-	r = stack_text_new(count, &t);
-	if (r < 0)
-		return r;
-	if (count) {
-		frames = calloc(count, sizeof(*frames));
-		if (!frames)
-			return -ENOMEM;
-		locate_frames(stack, frames);
-		r = resolve_frames(s, stack, frames, t->frames, &has_unopened);
-		if (r < 0)
-			return r;
-		r = make_id(frames, count, &t->id);
-		if (r < 0)
-			return r;
-		has_unopened |= !stack->space;
-	}
-	r = stack_text_explain(t, stack ? stack->reason : reason, has_unopened && is_process_gone(s, stack));
+	r = stack_text_new(f ? f->count : 0, &t);
+	if (r == 0 && t->len)
+		r = resolve_frames(s, f, t, &is_gone);
+	drop_closed(s);
+	if (r == 0)
+		r = stack_text_explain(t, stack, is_done, f, reason, is_gone);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(t);

@@ -3,20 +3,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/map64.h"
 #include "stack/unwind_cache.h"
 #include "stack/unwind_expr.h"
 
-#define MEMO_SIZE 16 /* mappings of one stack whose file is known, a power of two */
 #define EXPR_MAX 1024
 
 /* Kept across calls: rbx, rbp, r12-r15. */
 #define SAVED_REGISTERS (1u << CFI_BX | 1u << CFI_BP | 0xfu << CFI_R12)
 
+#if defined(__x86_64__)
+#define HAS_RULES true
+#define HAS_LINK_REGISTER false
+#else
+#define HAS_RULES false /* the reader knows the registers of x86-64 only */
+#define HAS_LINK_REGISTER true
+#endif
+
+/* A signed return address has its signature above the address (arm64). User addresses have 48 bits; larger ones are
+ * given only to a process that asks for them. */
+#define LINK_ADDRESS_MASK ((UINT64_C(1) << 48) - 1)
+
 struct unwinder {
 	struct unwind_cache cache;
 	uint64_t work;
+	bool has_rules;
 	uint32_t depth;
 	struct unwound_frame *frames;
 };
@@ -37,26 +47,25 @@ struct walk {
 	uint32_t known; /* bit n: regs[n] */
 	uint32_t missed; /* not known because it lay outside the copy */
 	uint64_t work;
-	bool has_missed; /* a read of the row being applied lay outside the copy */
-	uint64_t missed_at;
+	bool has_missed; /* a read of the row being applied lay outside the copy, ... */
+	enum unwind_reason missed_as; /* ... for this reason */
+	/* Calls leave the return address in a register, and it is saved at the bottom of a frame, not at its top. */
+	bool has_link;
 	int error; /* -ENOMEM */
-	struct {
-		const struct mapping *mapping;
-		uint64_t object;
-	} memo[MEMO_SIZE];
+	struct cache_memo memo;
 };
 
-int unwinder_new(const char *proc_root, const struct unwinder_limits *limits, struct unwinder **ret)
+int unwinder_new(struct objects *objects, const struct unwinder_limits *limits, struct unwinder **ret)
 {
-#if defined(__x86_64__)
 	_cleanup_(unwinder_freep) struct unwinder *u = calloc(1, sizeof(*u));
 	int r;
 
 	if (!u)
 		return -ENOMEM;
-	r = unwind_cache_init(&u->cache, proc_root, limits);
+	r = unwind_cache_init(&u->cache, objects, limits);
 	if (r < 0)
 		return r;
+	u->has_rules = HAS_RULES && !limits->frame_pointers_only;
 	u->work = limits->work;
 	u->depth = limits->depth ? limits->depth : 1;
 	u->frames = calloc(u->depth, sizeof(*u->frames));
@@ -64,9 +73,6 @@ int unwinder_new(const char *proc_root, const struct unwinder_limits *limits, st
 		return -ENOMEM;
 	*ret = TAKE_PTR(u);
 	return 0;
-#else
-	return -EOPNOTSUPP;
-#endif
 }
 
 void unwinder_free(struct unwinder *u)
@@ -78,37 +84,9 @@ void unwinder_free(struct unwinder *u)
 	free(u);
 }
 
-void unwinder_trim(struct unwinder *u, uint64_t idle_ns)
-{
-	const uint64_t now = clock_monotonic_ns();
-
-	objects_trim(&u->cache.objects, now > idle_ns ? now - idle_ns : 0);
-}
-
 size_t unwinder_bytes(const struct unwinder *u)
 {
 	return sizeof(*u) + u->depth * sizeof(*u->frames) + unwind_cache_bytes(&u->cache);
-}
-
-const char *unwind_reason_text(enum unwind_reason reason)
-{
-	static const char *const texts[UNWIND_REASON_MAX] = {
-		[UNWIND_DEPTH] = "more frames than the limit",
-		[UNWIND_COPY_END] = "stack larger than the copy",
-		[UNWIND_OUTSIDE] = "continues on another stack",
-		[UNWIND_NO_MAPS] = "address space unknown",
-		[UNWIND_NOT_MAPPED] = "return address not in known code",
-		[UNWIND_RETURN_PROBE] = "cut by a return probe",
-		[UNWIND_NO_FILE] = "generated code",
-		[UNWIND_UNREADABLE] = "file could not be opened",
-		[UNWIND_NO_INFO] = "no unwind information",
-		[UNWIND_BAD_INFO] = "unusable unwind information",
-		[UNWIND_NO_REGISTER] = "unwind information needs an unknown register",
-		[UNWIND_LOOP] = "unwind information leads in a circle",
-		[UNWIND_WORK] = "unwind information too costly",
-	};
-
-	return reason < UNWIND_REASON_MAX ? texts[reason] : NULL;
 }
 
 static bool in_copy(const struct walk *w, uint64_t addr, size_t len)
@@ -118,13 +96,34 @@ static bool in_copy(const struct walk *w, uint64_t addr, size_t len)
 	return addr >= w->s->sp && at <= w->s->copy_len && len <= w->s->copy_len - at;
 }
 
+/* Does one of these bytes of the copy lie in a page that could not be read? */
+static bool is_missing(const struct walk *w, uint64_t addr, size_t len)
+{
+	const uint64_t page = w->s->sp / STACK_PIECE, first = addr / STACK_PIECE - page,
+		       last = (addr + len - 1) / STACK_PIECE - page;
+
+	return (first < 32 && w->s->missing >> first & 1) || (last < 32 && w->s->missing >> last & 1);
+}
+
+/* len: 1 to 8. */
+static bool is_readable(const struct walk *w, uint64_t addr, size_t len)
+{
+	return in_copy(w, addr, len) && !is_missing(w, addr, len);
+}
+
+/* Whether what lies at addr was cut off, or is not of this stack at all. */
+static enum unwind_reason reason_outside(const struct walk *w, uint64_t addr)
+{
+	return addr >= w->s->sp && w->s->is_truncated ? UNWIND_COPY_END : UNWIND_OUTSIDE;
+}
+
 static bool read_stack(struct walk *w, uint64_t addr, size_t len, uint64_t *ret)
 {
 	uint64_t v = 0;
 
-	if (!in_copy(w, addr, len)) {
+	if (!is_readable(w, addr, len)) {
 		w->has_missed = true;
-		w->missed_at = addr;
+		w->missed_as = in_copy(w, addr, len) ? UNWIND_MISSING : reason_outside(w, addr);
 		return false;
 	}
 	memcpy(&v, w->s->copy + (addr - w->s->sp), len);
@@ -136,19 +135,13 @@ static bool read_stack(struct walk *w, uint64_t addr, size_t len, uint64_t *ret)
 	return true;
 }
 
-/* Whether what lies at addr was cut off, or is not of this stack at all. */
-static enum unwind_reason reason_outside(const struct walk *w, uint64_t addr)
-{
-	return addr >= w->s->sp && w->s->is_truncated ? UNWIND_COPY_END : UNWIND_OUTSIDE;
-}
-
 /* The position of the frames depends on the word at addr. */
 static void note_address_slot(struct walk *w, uint64_t addr)
 {
 	struct unwound *out = w->out;
 	const uint64_t slot = addr - w->s->sp;
 
-	if (!in_copy(w, addr, 8) || slot >= UNWIND_NO_SLOT)
+	if (!is_readable(w, addr, 8) || slot >= UNWIND_NO_SLOT)
 		return;
 	for (size_t i = out->address_slot_count; i > 0; i--) {
 		if (out->address_slots[i - 1] == slot)
@@ -196,15 +189,14 @@ static int evaluate(struct walk *w, const struct mapping *m, const struct cfi_ro
 		    const uint64_t *cfa, uint64_t *ret)
 {
 	const struct expr_reader reader = { .userdata = w, .get_register = expr_register, .get_memory = expr_memory };
+	const struct cache_object *ob = NULL;
 	uint8_t code[EXPR_MAX];
-	struct elf_file *elf = NULL;
-	uint64_t id = 0;
 	int r;
 
-	r = unwind_cache_object(&w->u->cache, w->s->pid, m, &id, &elf);
+	r = cache_memo_get(&w->memo, &w->u->cache, w->s->pid, m, &ob);
 	if (r < 0)
 		return r;
-	r = elf ? cfi_expression(row, rule, elf, code, sizeof(code)) : -EBADMSG;
+	r = ob->elf ? cfi_expression(row, rule, ob->elf, code, sizeof(code)) : -EBADMSG;
 	if (r < 0)
 		return r;
 	return expr_eval(code, (size_t)r, cfa, &reader, ret);
@@ -334,7 +326,7 @@ static enum step apply_failed(struct walk *w, int r, enum unwind_reason *ret_rea
 	const enum step step = step_error(w, r, ret_reason);
 
 	if (r == -ENODATA && w->has_missed)
-		*ret_reason = reason_outside(w, w->missed_at);
+		*ret_reason = w->missed_as;
 	return step == STEP_NO_ROW ? STEP_END : step;
 }
 
@@ -345,11 +337,12 @@ static enum step apply_row(struct walk *w, const struct mapping *m, const struct
 	struct unwound_frame *frame = last_frame(w);
 	struct value regs[CFI_REGISTERS] = {};
 	uint32_t known = 0, missed = 0;
-	uint64_t cfa = 0, missed_at;
+	enum unwind_reason missed_as;
+	uint64_t cfa = 0;
 	int r;
 
 	w->has_missed = false;
-	missed_at = w->missed_at;
+	missed_as = w->missed_as;
 	frame->is_signal = row->is_signal;
 	r = find_cfa(w, m, row, &cfa);
 	if (row->regs[CFI_RA].kind == CFI_UNDEFINED && r != -ENOMEM) {
@@ -377,9 +370,9 @@ static enum step apply_row(struct walk *w, const struct mapping *m, const struct
 		if (r < 0 && (reg == CFI_RA || reg == CFI_SP))
 			return apply_failed(w, r, reason);
 		if (w->has_missed)
-			missed_at = w->missed_at;
+			missed_as = w->missed_as;
 	}
-	w->missed_at = missed_at;
+	w->missed_as = missed_as;
 	if (regs[CFI_SP].v <= w->regs[CFI_SP].v) {
 		*reason = UNWIND_LOOP;
 		return STEP_END;
@@ -409,58 +402,114 @@ static void apply_simple(struct walk *w, uint64_t cfa, uint64_t ra, const struct
 	w->known |= 1u << CFI_RA | 1u << CFI_SP;
 }
 
-/*
- * Code without rules: generated, or assembly. If bp is a frame pointer then it leads up this stack, and the word above
- * it into code. The other registers may have changed: they are not known any more. False: it is none.
- */
-static bool apply_frame_pointer(struct walk *w)
+/* What lies at the frame pointer: the caller's, and the return address. False: it is none, or there is no caller. */
+static bool read_record(struct walk *w, struct value *ret_bp, uint64_t *ret_ra, enum unwind_reason *ret_reason)
 {
 	const uint64_t bp = w->regs[CFI_BP].v;
 	struct value next = { .stored_at = bp };
 	uint64_t ra;
 
-	if (!(w->known & 1u << CFI_BP) || bp % 8 != 0 || bp < w->regs[CFI_SP].v || !in_copy(w, bp, 16))
+	if (!(w->known & 1u << CFI_BP) || bp % 8 != 0) {
+		*ret_reason = UNWIND_NO_INFO;
 		return false;
-	if (!read_stack(w, bp, 8, &next.v) || !read_stack(w, bp + 8, 8, &ra))
+	}
+	if (bp < w->regs[CFI_SP].v) {
+		*ret_reason = bp == 0 ? UNWIND_COMPLETE : bp < w->s->sp ? UNWIND_OUTSIDE : UNWIND_LOOP;
 		return false;
-	/* What is saved there may be any value: the caller need not keep a frame pointer itself. */
-	if (!address_space_find(w->s->space, ra))
+	}
+	if (!read_stack(w, bp, 8, &next.v) || !read_stack(w, bp + 8, 8, &ra)) {
+		*ret_reason = w->missed_as;
 		return false;
-	note_register(w, CFI_BP);
-	apply_simple(w, bp + 16, ra, &next);
-	w->known &= 1u << CFI_BP | 1u << CFI_SP | 1u << CFI_RA;
-	last_frame(w)->is_guessed = true;
+	}
+	*ret_bp = next;
+	*ret_ra = w->has_link ? ra & LINK_ADDRESS_MASK : ra;
 	return true;
 }
 
+/* The other registers may have changed: they are not known any more. */
+static void apply_record(struct walk *w, const struct value *next, uint64_t ra)
+{
+	struct unwound_frame *frame = last_frame(w);
+	const uint64_t bp = w->regs[CFI_BP].v;
+
+	note_register(w, CFI_BP);
+	apply_simple(w, bp + 16, ra, next);
+	w->known &= 1u << CFI_BP | 1u << CFI_SP | 1u << CFI_RA;
+	if (w->has_link)
+		frame->cfa = next->v >= bp + 16 && in_copy(w, next->v, 0) ? next->v : 0;
+	frame->is_guessed = true;
+}
+
+/* Code without rules: generated, or assembly. If bp is a frame pointer then it leads up this stack, and the word above
+ * it into code. False: it is none. */
+static bool guess_frame(struct walk *w, enum unwind_reason *reason)
+{
+	enum unwind_reason why = UNWIND_COMPLETE;
+	struct value next;
+	uint64_t ra;
+
+	if (!read_record(w, &next, &ra, &why)) {
+		if (why == UNWIND_MISSING)
+			*reason = why;
+		return false;
+	}
+	/* What is saved there may be any value: the caller need not keep a frame pointer itself. */
+	if (!address_space_find(w->s->space, ra))
+		return false;
+	apply_record(w, &next, ra);
+	return true;
+}
+
+/* The return address of a function that has not run yet. */
 static enum step apply_entry(struct walk *w, enum unwind_reason *reason)
 {
-	const uint64_t sp = w->s->sp;
 	uint64_t ra = 0;
 
-	if (!read_stack(w, sp, 8, &ra)) {
-		*reason = reason_outside(w, sp);
+	if (w->has_link) {
+		last_frame(w)->cfa = w->s->sp;
+		w->regs[CFI_RA].v = w->s->lr & LINK_ADDRESS_MASK;
+		return STEP_ON;
+	}
+	if (!read_stack(w, w->s->sp, 8, &ra)) {
+		*reason = w->missed_as;
 		return STEP_END;
 	}
-	apply_simple(w, sp + 8, ra, NULL);
+	apply_simple(w, w->s->sp + 8, ra, NULL);
 	return STEP_ON;
 }
 
-/* The mapping's file, asked for once a stack. */
-static int get_object(struct walk *w, const struct mapping *m, uint64_t *ret)
+static enum step step_by_rules(struct walk *w, const struct mapping *m, uint64_t pc, enum unwind_reason *reason)
 {
-	const size_t slot = hash64((uintptr_t)m) & (MEMO_SIZE - 1);
-	struct elf_file *elf = NULL;
+	const struct cache_object *ob = NULL;
+	const struct cfi_row *row = NULL;
+	enum step step;
+	bool is_file;
 	int r;
 
-	if (w->memo[slot].mapping != m) {
-		r = unwind_cache_object(&w->u->cache, w->s->pid, m, &w->memo[slot].object, &elf);
-		if (r < 0)
-			return r;
-		w->memo[slot].mapping = m;
-	}
-	*ret = w->memo[slot].object;
-	return 0;
+	r = cache_memo_get(&w->memo, &w->u->cache, w->s->pid, m, &ob);
+	is_file = r != -ENOENT;
+	if (r == 0)
+		r = unwind_cache_row(&w->u->cache, ob, m->offset + (pc - m->start), &w->work, &row);
+	step = r == 0 ? apply_row(w, m, row, reason) : step_error(w, r, reason);
+	if (step != STEP_NO_ROW)
+		return step;
+	if (!is_file)
+		*reason = UNWIND_NO_FILE;
+	/* Where a C library without rules starts a thread, it sets bp to 0, as the ABI wants. */
+	if (r == -ENOENT && is_file && w->known & 1u << CFI_BP && w->regs[CFI_BP].v == 0)
+		*reason = UNWIND_COMPLETE;
+	return guess_frame(w, reason) ? STEP_ON : STEP_END;
+}
+
+static enum step step_by_frame_pointer(struct walk *w, enum unwind_reason *reason)
+{
+	struct value next;
+	uint64_t ra;
+
+	if (!read_record(w, &next, &ra, reason))
+		return STEP_END;
+	apply_record(w, &next, ra);
+	return STEP_ON;
 }
 
 /* From the last frame to its caller's registers. STEP_NO_ROW does not come out of here. */
@@ -470,11 +519,6 @@ static enum step step_up(struct walk *w, enum unwind_reason *reason)
 	/* A return address may lie behind the last instruction of its function. */
 	const uint64_t pc = frame->is_exact ? frame->pc : frame->pc - 1;
 	const struct mapping *m = address_space_find(w->s->space, pc);
-	const struct cfi_row *row = NULL;
-	enum step step;
-	uint64_t object;
-	bool is_file;
-	int r;
 
 	w->out->at = m;
 	if (w->count == 1 && w->s->at_entry)
@@ -483,19 +527,7 @@ static enum step step_up(struct walk *w, enum unwind_reason *reason)
 		*reason = w->s->space ? UNWIND_NOT_MAPPED : UNWIND_NO_MAPS;
 		return STEP_END;
 	}
-	r = get_object(w, m, &object);
-	is_file = r != -ENOENT;
-	if (r == 0)
-		r = unwind_cache_row(&w->u->cache, w->s->pid, m, object, pc, &w->work, &row);
-	step = r == 0 ? apply_row(w, m, row, reason) : step_error(w, r, reason);
-	if (step != STEP_NO_ROW)
-		return step;
-	if (!is_file)
-		*reason = UNWIND_NO_FILE;
-	/* Where a C library without rules starts a thread, it sets bp to 0, as the ABI wants. */
-	if (r == -ENOENT && is_file && w->known & 1u << CFI_BP && w->regs[CFI_BP].v == 0)
-		*reason = UNWIND_COMPLETE;
-	return apply_frame_pointer(w) ? STEP_ON : STEP_END;
+	return w->u->has_rules ? step_by_rules(w, m, pc, reason) : step_by_frame_pointer(w, reason);
 }
 
 static void add_frame(struct walk *w, uint64_t pc, bool is_exact)
@@ -538,6 +570,7 @@ int unwind(struct unwinder *u, const struct raw_stack *s, struct unwound *ret)
 	struct unwound out = { .frames = u->frames };
 	struct walk w = { .u = u, .s = s, .out = &out, .work = u->work };
 
+	w.has_link = !u->has_rules && (HAS_LINK_REGISTER || s->lr);
 	if (s->copy_len >= UNWIND_NO_SLOT)
 		return -E2BIG;
 	set_initial(&w, CFI_RA, s->ip);
@@ -557,6 +590,7 @@ int unwind(struct unwinder *u, const struct raw_stack *s, struct unwound *ret)
 		}
 		add_frame(&w, w.regs[CFI_RA].v, last_frame(&w)->is_signal);
 	}
+	cache_memo_done(&w.memo);
 	if (w.error)
 		return w.error;
 	out.count = w.count;

@@ -18,18 +18,20 @@
 
 #include "base/cleanup.h"
 #include "model/stack.h"
+#include "stack/object.h"
 
 struct unwinder;
 
 struct unwinder_limits {
-	uint32_t objects;   /* files kept open */
+	uint32_t files;	    /* whose tables are kept */
 	uint32_t rows;	    /* rules remembered, one for each code address seen; 184 bytes each. Rounded up to 2^n */
 	uint32_t depth;	    /* frames */
 	size_t index_bytes; /* search tables made for files that come without one, all together */
 	uint64_t work;	    /* bytes of a hostile file looked at for one stack */
+	bool frame_pointers_only; /* no rules are read; always so on other machines than x86-64 */
 };
 #define UNWINDER_LIMITS_DEFAULT                                                                                        \
-	{ .objects = 512, .rows = 8192, .depth = 256, .index_bytes = 16u << 20, .work = 64u << 20 }
+	{ .files = 512, .rows = 8192, .depth = 512, .index_bytes = 16u << 20, .work = 64u << 20 }
 
 /* A word of the stack that a return probe replaced, and what was there. */
 struct unwind_fix {
@@ -39,11 +41,14 @@ struct unwind_fix {
 /* What the probe took. Everything in it is the traced process's and not believed. */
 struct raw_stack {
 	uint32_t pid;
-	uint64_t ip, sp, bp, bx, r12, r13, r14, r15;
-	bool at_entry; /* ip is the first instruction of a function: the return address is at sp, whatever a file says */
+	uint64_t ip, sp, bp, bx, r12, r13, r14, r15; /* arm64: bp is x29, and those behind it are not used */
+	uint64_t lr;   /* arm64: x30; else 0 */
+	bool at_entry; /* ip is the first instruction of a function: the return address is at sp, on arm64 in lr, whatever
+			  a file says */
 	const uint8_t *copy;
 	size_t copy_len; /* from sp on */
 	bool is_truncated; /* the stack goes on behind the copy */
+	uint32_t missing;  /* bit n: page n of the copy, counted from that of sp, is not there (zeros) */
 	struct address_space *space; /* borrowed; may be NULL */
 	const struct unwind_fix *fixes; /* borrowed; may be NULL */
 	size_t fix_count;
@@ -53,6 +58,7 @@ enum unwind_reason {
 	UNWIND_COMPLETE,     /* down to where the thread began */
 	UNWIND_DEPTH,	     /* limit of frames */
 	UNWIND_COPY_END,     /* what is needed next lies behind the copy, which was truncated */
+	UNWIND_MISSING,	     /* ... in a page of the copy that could not be read */
 	UNWIND_OUTSIDE,	     /* ... outside the stack: on another one, or the stack is damaged */
 	UNWIND_NO_MAPS,	     /* nothing known of the address space */
 	UNWIND_NOT_MAPPED,   /* the return address lies in no known executable mapping: wrong, or mapped later */
@@ -71,8 +77,10 @@ enum unwind_reason {
 
 struct unwound_frame {
 	uint64_t pc;
-	uint64_t cfa; /* stack address just above the frame's return address; 0 = not known. Grows from frame to frame */
-	uint32_t return_slot; /* offset in the copy of the return address, which is the next frame's pc */
+	uint64_t cfa; /* stack address just above the frame's return address; 0 = not known. Grows from frame to frame.
+			 arm64, where that lies at the bottom of a frame: where the caller's frame pointer points */
+	uint32_t return_slot; /* offset in the copy of the return address, which is the next frame's pc (on arm64 with a
+				 signature in its upper bits); UNWIND_NO_SLOT = there was none in the stack */
 	bool is_exact;	/* pc is the instruction itself (innermost, or interrupted by a signal), not a return address:
 			   look others up with pc - 1 */
 	bool is_signal; /* the kernel's frame around a signal handler */
@@ -89,8 +97,8 @@ struct unwound {
 				     UNWIND_RETURN_PROBE); NULL = none. In the stack's address space */
 	/*
 	 * Words of the copy that are no return addresses but say where those lie (saved frame pointers, by which a frame
-	 * of variable size is left). Two stacks with equal ip, equal words at all return slots and, relative to sp, equal
-	 * words at these and equal registers of register_mask have the same frames.
+	 * of variable size is left). Two stacks with equal ip (arm64: and lr), equal words at all return slots and,
+	 * relative to sp, equal words at these and equal registers of register_mask have the same frames.
 	 */
 	uint32_t address_slots[UNWOUND_ADDRESS_SLOTS_MAX];
 	size_t address_slot_count;
@@ -98,8 +106,9 @@ struct unwound {
 	uint32_t register_mask; /* bit n: DWARF register n as the probe took it (3 bx, 6 bp, 12-15) */
 };
 
-/* proc_root: "/proc" in production. 0, -ENOMEM, or -EOPNOTSUPP: not for this architecture. */
-int unwinder_new(const char *proc_root, const struct unwinder_limits *limits, struct unwinder **ret);
+/* objects: a reference is taken. 0 or -ENOMEM. On other machines than x86-64 callers are found by frame pointers alone,
+ * which arm64's compilers keep unless told otherwise. */
+int unwinder_new(struct objects *objects, const struct unwinder_limits *limits, struct unwinder **ret);
 void unwinder_free(struct unwinder *u);
 DEFINE_CLEANUP(struct unwinder, unwinder_free)
 
@@ -107,7 +116,5 @@ DEFINE_CLEANUP(struct unwinder, unwinder_free)
 int unwind(struct unwinder *u, const struct raw_stack *s, struct unwound *ret);
 /* Why a stack ends early, in a few words, to go before "in MODULE"; NULL for a complete one. */
 const char *unwind_reason_text(enum unwind_reason reason);
-/* Closes the files not used for idle_ns: an open file keeps its disk space and its mount busy. */
-void unwinder_trim(struct unwinder *u, uint64_t idle_ns);
 /* Bytes of memory held. */
 size_t unwinder_bytes(const struct unwinder *u);

@@ -13,22 +13,21 @@
 #define VDSO_PAGE 4096
 #define VDSO_PAGES_MAX 16
 
-int unwind_cache_init(struct unwind_cache *c, const char *proc_root, const struct unwinder_limits *limits)
+int unwind_cache_init(struct unwind_cache *c, struct objects *objects, const struct unwinder_limits *limits)
 {
 	size_t rows = CACHE_WAYS;
 
 	while (rows < limits->rows && rows < (size_t)1 << 30)
 		rows *= 2;
 	*c = (struct unwind_cache){
-		.file_count = limits->objects ? limits->objects : 1,
+		.objects = objects_ref(objects),
+		.file_count = limits->files ? limits->files : 1,
 		.row_count = rows,
 		.max_index_bytes = limits->index_bytes,
 	};
 	c->files = calloc(c->file_count, sizeof(*c->files));
 	c->rows = calloc(c->row_count, sizeof(*c->rows));
-	if (!c->files || !c->rows)
-		return -ENOMEM;
-	return objects_init(&c->objects, proc_root, limits->objects);
+	return c->files && c->rows ? 0 : -ENOMEM;
 }
 
 static void drop_file(struct unwind_cache *c, struct cache_file *f)
@@ -46,7 +45,7 @@ void unwind_cache_done(struct unwind_cache *c)
 	free(TAKE_PTR(c->files));
 	free(TAKE_PTR(c->rows));
 	elf_file_free(TAKE_PTR(c->vdso));
-	objects_done(&c->objects);
+	objects_unref(TAKE_PTR(c->objects));
 }
 
 /* Our own vdso is that of every process with our word size: it is part of the kernel. As a file it is read like any. */
@@ -69,8 +68,7 @@ static void open_vdso(struct unwind_cache *c)
 	(void)elf_file_open(TAKE_FD(fd), &c->vdso);
 }
 
-int unwind_cache_object(struct unwind_cache *c, uint32_t pid, const struct mapping *m, uint64_t *ret_id,
-			struct elf_file **ret_elf)
+int unwind_cache_object(struct unwind_cache *c, uint32_t pid, const struct mapping *m, struct cache_object *ret)
 {
 	struct object *ob = NULL;
 	int r;
@@ -80,30 +78,58 @@ int unwind_cache_object(struct unwind_cache *c, uint32_t pid, const struct mappi
 			return -ENOENT;
 		if (!c->is_vdso_tried)
 			open_vdso(c);
-		*ret_id = VDSO_ID;
-		*ret_elf = c->vdso;
+		*ret = (struct cache_object){ .id = VDSO_ID, .elf = c->vdso };
 		return c->vdso ? 0 : -EBADF;
 	}
-	r = objects_get(&c->objects, pid, m, &ob);
+	r = objects_get(c->objects, pid, m, &ob);
 	if (r < 0)
 		return r == -ENOMEM ? r : -EBADF;
-	*ret_id = ob->id;
-	*ret_elf = ob->elf;
+	*ret = (struct cache_object){ .id = ob->id, .elf = ob->elf, .object = ob };
 	return 0;
 }
 
-static int get_file(struct unwind_cache *c, uint64_t object, const struct elf_file *elf, uint64_t *work,
-		    struct cache_file **ret)
+void cache_object_done(struct cache_object *ob)
 {
-	struct cache_file *f = &c->files[object % c->file_count];
+	object_unref(ob->object);
+	*ob = (struct cache_object){};
+}
+
+int cache_memo_get(struct cache_memo *memo, struct unwind_cache *c, uint32_t pid, const struct mapping *m,
+		   const struct cache_object **ret)
+{
+	const size_t i = hash64((uintptr_t)m) & (MEMO_SIZE - 1);
+	struct cache_object ob = {};
 	int r;
 
-	if (f->object != object) {
+	if (memo->slots[i].mapping != m) {
+		r = unwind_cache_object(c, pid, m, &ob);
+		if (r < 0)
+			return r;
+		cache_object_done(&memo->slots[i].object);
+		memo->slots[i].mapping = m;
+		memo->slots[i].object = ob;
+	}
+	*ret = &memo->slots[i].object;
+	return 0;
+}
+
+void cache_memo_done(struct cache_memo *memo)
+{
+	for (size_t i = 0; i < MEMO_SIZE; i++)
+		cache_object_done(&memo->slots[i].object);
+}
+
+static int get_file(struct unwind_cache *c, const struct cache_object *ob, uint64_t *work, struct cache_file **ret)
+{
+	struct cache_file *f = &c->files[ob->id % c->file_count];
+	int r;
+
+	if (f->object != ob->id) {
 		drop_file(c, f);
-		r = elf ? cfi_open(elf, work, &f->cfi) : 0;
+		r = ob->elf ? cfi_open(ob->elf, work, &f->cfi) : 0;
 		if (r < 0 && r != -EBADMSG)
 			return r;
-		f->object = object;
+		f->object = ob->id;
 	}
 	*ret = f;
 	return 0;
@@ -124,51 +150,47 @@ static void bound_index(struct unwind_cache *c, const struct cache_file *keep)
 	}
 }
 
-static int find_row(struct unwind_cache *c, uint32_t pid, const struct mapping *m, uint64_t offset, uint64_t *work,
+static int find_row(struct unwind_cache *c, const struct cache_object *ob, uint64_t offset, uint64_t *work,
 		    struct cfi_row *ret)
 {
 	struct cache_file *f = NULL;
-	struct elf_file *elf = NULL;
-	uint64_t id = 0, vaddr;
+	uint64_t vaddr;
 	size_t before;
 	int r;
 
-	r = unwind_cache_object(c, pid, m, &id, &elf);
-	if (r == 0)
-		r = get_file(c, id, elf, work, &f);
+	r = get_file(c, ob, work, &f);
 	if (r < 0)
 		return r;
-	if (!elf || !f->cfi || elf_file_vaddr(elf, offset, &vaddr) < 0)
+	if (!ob->elf || !f->cfi || elf_file_vaddr(ob->elf, offset, &vaddr) < 0)
 		return -ENOENT;
 	before = cfi_index_bytes(f->cfi);
-	r = cfi_find(f->cfi, elf, vaddr, work, ret);
+	r = cfi_find(f->cfi, ob->elf, vaddr, work, ret);
 	c->index_bytes += cfi_index_bytes(f->cfi) - before;
 	bound_index(c, f);
 	return r;
 }
 
-int unwind_cache_row(struct unwind_cache *c, uint32_t pid, const struct mapping *m, uint64_t object, uint64_t pc,
-		     uint64_t *work, const struct cfi_row **ret)
+int unwind_cache_row(struct unwind_cache *c, const struct cache_object *ob, uint64_t offset, uint64_t *work,
+		     const struct cfi_row **ret)
 {
-	const uint64_t offset = m->offset + (pc - m->start);
-	struct cache_row *set = &c->rows[hash64(offset ^ hash64(object)) & (c->row_count - CACHE_WAYS)], *slot = NULL;
+	struct cache_row *set = &c->rows[hash64(offset ^ hash64(ob->id)) & (c->row_count - CACHE_WAYS)], *slot = NULL;
 	struct cfi_row row = {};
 	int r;
 
 	for (size_t i = 0; i < CACHE_WAYS; i++) {
-		if (set[i].object == object && set[i].offset == offset) {
+		if (set[i].object == ob->id && set[i].offset == offset) {
 			*ret = &set[i].row;
 			return set[i].error;
 		}
 		if (!slot && !set[i].object)
 			slot = &set[i];
 	}
-	r = find_row(c, pid, m, offset, work, &row);
+	r = find_row(c, ob, offset, work, &row);
 	if (r < 0 && r != -ENOENT && r != -EBADMSG)
 		return r;
 	if (!slot)
 		slot = &set[c->clock++ % CACHE_WAYS];
-	*slot = (struct cache_row){ .object = object, .offset = offset, .error = r, .row = row };
+	*slot = (struct cache_row){ .object = ob->id, .offset = offset, .error = r, .row = row };
 	*ret = &slot->row;
 	return r;
 }

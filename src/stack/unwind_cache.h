@@ -25,8 +25,15 @@ struct cache_file { /* by object id modulo the limit: ids are given in order, so
 	struct cfi *cfi; /* NULL = nothing usable */
 };
 
+/* The file of a mapping while one stack is unwound; zeros = none. */
+struct cache_object {
+	uint64_t id;
+	const struct elf_file *elf; /* NULL = not an ELF file we can read */
+	struct object *object;	    /* a reference, which keeps elf; NULL for the vdso */
+};
+
 struct unwind_cache {
-	struct objects objects;
+	struct objects *objects; /* a reference */
 	struct elf_file *vdso; /* of the running kernel, which is every process's; NULL = not yet, or none */
 	bool is_vdso_tried;
 	struct cache_file *files;
@@ -37,15 +44,28 @@ struct unwind_cache {
 	size_t index_bytes, max_index_bytes;
 };
 
-int unwind_cache_init(struct unwind_cache *c, const char *proc_root, const struct unwinder_limits *limits);
+int unwind_cache_init(struct unwind_cache *c, struct objects *objects, const struct unwinder_limits *limits);
 void unwind_cache_done(struct unwind_cache *c);
-/* A file by its id while unwinding one stack: 0, -ENOENT (no file), -EBADF (cannot be opened), -ENOMEM. */
-int unwind_cache_object(struct unwind_cache *c, uint32_t pid, const struct mapping *m, uint64_t *ret_id,
-			struct elf_file **ret_elf);
-/*
- * object: the mapping's id. 0 and a row, valid until the next call; -ENOENT, -EBADMSG, -ENOBUFS, -ENOMEM as from
- * cfi_find(); -EBADF as above.
- */
-int unwind_cache_row(struct unwind_cache *c, uint32_t pid, const struct mapping *m, uint64_t object, uint64_t pc,
-		     uint64_t *work, const struct cfi_row **ret);
+/* 0, -ENOENT (no file), -EBADF (cannot be opened), -ENOMEM. */
+int unwind_cache_object(struct unwind_cache *c, uint32_t pid, const struct mapping *m, struct cache_object *ret);
+void cache_object_done(struct cache_object *ob);
+/* offset: of the code in the file. 0 and a row, valid until the next call; -ENOENT, -EBADMSG, -ENOBUFS, -ENOMEM as from
+ * cfi_find(). */
+int unwind_cache_row(struct unwind_cache *c, const struct cache_object *ob, uint64_t offset, uint64_t *work,
+		     const struct cfi_row **ret);
 size_t unwind_cache_bytes(const struct unwind_cache *c);
+
+/* The files of one stack's mappings, each asked for once. */
+#define MEMO_SIZE 16 /* a power of two */
+
+struct cache_memo {
+	struct {
+		const struct mapping *mapping; /* NULL = empty */
+		struct cache_object object;
+	} slots[MEMO_SIZE];
+};
+
+/* As unwind_cache_object(); borrowed until the next call. */
+int cache_memo_get(struct cache_memo *memo, struct unwind_cache *c, uint32_t pid, const struct mapping *m,
+		   const struct cache_object **ret);
+void cache_memo_done(struct cache_memo *memo);

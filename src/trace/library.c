@@ -254,6 +254,8 @@ int libraries_mapped(struct libraries *l, uint32_t pid, const struct mapping *m)
 
 	if (!m->inode || m->path[0] != '/' || !library_is_driver(m->path))
 		return 0;
+	if (l->options.user)
+		l->options.user(pid, l->options.userdata);
 	fd = open_mapped(l, pid, m, &is_ours);
 	if (fd < 0)
 		return fd;

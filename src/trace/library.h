@@ -17,6 +17,9 @@ struct libraries_options {
 	uint32_t limit;	       /* files probed at once */
 	char *const *paths;    /* further files to probe, whatever their name; borrowed */
 	size_t paths_len;
+	/* A process maps a driver library, known or not: it is about to use the GPU. May be NULL; may be called again. */
+	void (*user)(uint32_t pid, void *userdata);
+	void *userdata;
 };
 
 struct library_info {

@@ -66,8 +66,11 @@ static int size_maps(struct tracer *t)
 	r |= bpf_map__set_max_entries(s->maps.ring, l->ring_bytes);
 	r |= bpf_map__set_max_entries(s->maps.processes, l->processes);
 	r |= bpf_map__set_max_entries(s->maps.live, l->live_allocations);
+	r |= bpf_map__set_max_entries(s->maps.python_processes, l->processes);
+	r |= bpf_map__set_max_entries(s->maps.paths, l->learned_stacks);
 	s->rodata->ring_mark_bytes = l->ring_bytes / 2;
 	s->rodata->filter_pids = t->options.pids_len > 0;
+	s->rodata->stacks_per_second = l->stacks_per_second;
 	return r ? -EINVAL : 0;
 }
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../bpf/event.h"
+#include "../bpf/stack_event.h"
 #include "base/cleanup.h"
 #include "base/limits.h"
 
@@ -64,5 +64,13 @@ int tracer_counters(struct tracer *t, uint64_t ret[COUNTER_MAX]);
 const char *counter_name(enum counter c);
 /* Hits of each row of the call table since the start; n rows. 0 or -errno. */
 int tracer_hits(struct tracer *t, uint64_t *ret, size_t n);
+/*
+ * What the resolver tells the probes: a node of the tree by which stacks are known again, and how to walk the Python
+ * frames of a process; NULL takes it away. From any thread. 0 or -errno.
+ */
+int tracer_learn(struct tracer *t, uint64_t key, const struct stack_path *path);
+int tracer_python(struct tracer *t, uint32_t pid, const struct python_process *p);
+/* Copies of stacks taken in the second that runs, or the last one in which any was. */
+uint64_t tracer_copies(const struct tracer *t);
 /* Upper bound of kernel memory of the maps at their configured sizes, in bytes; see the comment in tracer_maps.c. */
 uint64_t tracer_memory_bytes(const struct tracer *t);

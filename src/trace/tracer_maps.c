@@ -177,12 +177,37 @@ const char *counter_name(enum counter c)
 		[COUNTER_LIVE_FULL] = "live_map_full",
 		[COUNTER_STACK_LOST] = "stacks_lost",
 		[COUNTER_STACK_FAULT] = "stack_faults",
+		[COUNTER_STACK_KNOWN] = "stacks_known",
+		[COUNTER_STACK_COPIED] = "stacks_copied",
+		[COUNTER_STACK_SAMPLED] = "stacks_sampled",
 		[COUNTER_RETURN_MISSED] = "returns_missed",
 		[COUNTER_FAULT] = "read_faults",
 		[COUNTER_MAP_FULL] = "object_map_full",
 	};
 
 	return c < COUNTER_MAX ? names[c] : "";
+}
+
+uint64_t tracer_copies(const struct tracer *t)
+{
+	return __atomic_load_n(&t->skel->bss->copy_count, __ATOMIC_RELAXED);
+}
+
+static int set_entry(int fd, const void *key, const void *value)
+{
+	if (value)
+		return bpf_map_update_elem(fd, key, value, BPF_ANY) < 0 ? -errno : 0;
+	return bpf_map_delete_elem(fd, key) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int tracer_learn(struct tracer *t, uint64_t key, const struct stack_path *path)
+{
+	return set_entry(bpf_map__fd(t->skel->maps.paths), &key, path);
+}
+
+int tracer_python(struct tracer *t, uint32_t pid, const struct python_process *p)
+{
+	return set_entry(bpf_map__fd(t->skel->maps.python_processes), &pid, p);
 }
 
 /*
@@ -202,7 +227,8 @@ static uint64_t hash_bytes_max(uint64_t entries, uint64_t element)
 uint64_t tracer_memory_bytes(const struct tracer *t)
 {
 	const struct bpf_map *hashes[] = { t->skel->maps.processes, t->skel->maps.live,     t->skel->maps.dead,
-					   t->skel->maps.objects,   t->skel->maps.mappings, t->skel->maps.stacks };
+					   t->skel->maps.objects,   t->skel->maps.mappings, t->skel->maps.paths,
+					   t->skel->maps.python_processes };
 	uint64_t sum = t->options.limits.ring_bytes;
 
 	for (size_t i = 0; i < ARRAY_SIZE(hashes); i++)

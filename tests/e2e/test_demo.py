@@ -39,8 +39,8 @@ def check_stack(case, r, want, what):
     """The frames of the workload, innermost first, below the driver function."""
     got = functions(r.get("GPUXRAY_STACK", ""))
     case.check(want == [f for f in got if f in want], f"{what}: stack {r.get('GPUXRAY_STACK')!r}, not {want}")
-    case.check(all(re.match(r"\S.*\+0x[0-9a-f]+( \(\S+\))?$", line) for line in r.get("GPUXRAY_STACK", "").splitlines()),
-               f"{what}: frames are not all function+0xoff (module): {r.get('GPUXRAY_STACK')!r}")
+    case.check(all(re.match(r"\S.*\+0x[0-9a-f]+( \(\S+\))?( at \S+:\d+)?$", line) for line in r.get("GPUXRAY_STACK", "").splitlines()),
+               f"{what}: frames are not all function+0xoff (module) [at file:line]: {r.get('GPUXRAY_STACK')!r}")
     case.check(re.fullmatch("[0-9a-f]{16}", r.get("GPUXRAY_STACK_ID", "")), f"{what}: {r.get('GPUXRAY_STACK_ID')=}")
 
 

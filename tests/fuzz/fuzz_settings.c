@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "rule/match.h"
 #include "rule/settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -16,6 +17,18 @@ const char *__lsan_default_suppressions(void)
 	return "leak:libconfig.so\n";
 }
 
+/* The daemon compiles them when it starts. */
+static void check_patterns(char *const *list, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		_cleanup_(pattern_freep) struct pattern *p = NULL;
+		char error[PATTERN_ERROR_MAX];
+
+		if (!list[i][0] || pattern_new(list[i], error, &p) < 0)
+			abort();
+	}
+}
+
 static void check(const struct settings *s)
 {
 	const struct limits *l = &s->limits;
@@ -25,8 +38,13 @@ static void check(const struct settings *s)
 	if (!l->processes || !l->live_allocations || !l->sites_per_process || !l->stacks_per_process || !l->incidents ||
 	    !l->queue || !l->records_per_minute || !l->libraries)
 		abort();
+	if (!l->stacks_per_second || l->learned_stacks < 1024 || l->learned_stacks > 1048576)
+		abort();
 	if (l->ring_bytes < 4096 || (l->ring_bytes & (l->ring_bytes - 1)))
 		abort();
+	check_patterns(s->redact, s->redact_len);
+	check_patterns(s->allocators, s->allocators_len);
+	check_patterns(s->allocators_also, s->allocators_also_len);
 	for (size_t i = 0; i < s->rules_len; i++) {
 		if (s->rules[i][0] != '/')
 			abort();

@@ -31,6 +31,8 @@ struct sim {
 	uint32_t ids;
 	uint64_t next_addr;
 	int last_r;
+	size_t forgotten; /* stacks; and the number of the last one */
+	uint64_t last_forgotten;
 };
 
 #define SIM_REAL UINT64_C(1700000000000000)
@@ -69,6 +71,14 @@ static void sim_random_id(uint8_t ret[16], void *userdata)
 	memcpy(ret, &s->ids, sizeof(s->ids));
 }
 
+static void sim_forget_stack(const struct stack *stack, void *userdata)
+{
+	struct sim *s = userdata;
+
+	s->forgotten++;
+	s->last_forgotten = stack->key;
+}
+
 static struct arm _unused_ sim_last_arm(const struct sim *s)
 {
 	return s->arms_len ? s->arms[(s->arms_len - 1) % 4096] : (struct arm){ 0, UINT64_MAX, 0, UINT64_MAX };
@@ -95,7 +105,7 @@ static void sim_rules(struct sim *s, const char *text)
 static void sim_new_limits(struct sim *s, const char *rules, struct limits limits)
 {
 	struct engine_ops ops = { .report = sim_report, .arm = sim_arm, .call_name = sim_call_name,
-				  .random_id = sim_random_id };
+				  .random_id = sim_random_id, .forget_stack = sim_forget_stack };
 
 	*s = (struct sim){ .now = 1000 * SEC, .next_addr = 0x7f0000000000 };
 	if (engine_new(&limits, &ops, s, &s->e) < 0)
@@ -229,13 +239,53 @@ static void _unused_ sim_identify(struct sim *s, uint32_t pid, const char *comm,
 	identity_unref(id);
 }
 
-static void _unused_ sim_stack(struct sim *s, uint32_t pid, uint64_t key)
+/* One frame, so that there is something to see; exact and site as the resolver would find them. */
+static struct frames _unused_ *sim_frames(uint64_t exact, uint64_t site)
 {
-	struct stack *stack = stack_new(key, pid, STACK_OK, NULL, &key, 1);
+	struct frames *f = calloc(1, sizeof(*f));
+
+	if (!f || !(f->list = calloc(1, sizeof(*f->list))))
+		abort();
+	f->count = 1;
+	f->list[0] = (struct frame){ .kind = FRAME_NATIVE, .pc = exact };
+	f->exact = exact;
+	f->site = f->id = site;
+	return f;
+}
+
+/* As the probe sends it: there are no frames yet. The caller has a reference. */
+static struct stack _unused_ *sim_raw_stack(struct sim *s, uint32_t pid, uint64_t number)
+{
+	const struct event_stack ev = { .head = { .type = EVENT_STACK, .pid = pid, .start_ns = pid * SEC,
+						  .time_ns = s->now, .stack = number } };
+	struct stack *stack = stack_new(&ev);
+
+	if (!stack)
+		abort();
+	s->last_r = engine_set_stack(s->e, pid, pid * SEC, stack);
+	return stack;
+}
+
+/* What the resolver says of it, after a while. Gives the reference back. */
+static int _unused_ sim_resolve(struct sim *s, struct stack *stack, uint64_t exact, uint64_t site)
+{
+	int r;
+
+	stack_set_frames(stack, sim_frames(exact, site));
+	r = engine_set_site(s->e, stack->pid, stack->start_ns, stack->key, site);
+	stack_unref(stack);
+	return r;
+}
+
+/* A stack that is resolved at once, of a site that no other shares. */
+static void _unused_ sim_stack(struct sim *s, uint32_t pid, uint64_t number)
+{
+	struct stack *stack = stack_new_done(number, pid, sim_frames(number, hash64(number)));
 
 	if (!stack)
 		abort();
 	(void)engine_set_stack(s->e, pid, pid * SEC, stack);
+	(void)engine_set_site(s->e, pid, pid * SEC, number, hash64(number));
 	stack_unref(stack);
 }
 

@@ -106,6 +106,37 @@ static inline const char *check_record(const struct record *r)
 	return NULL;
 }
 
+/* Frames shown and frames said to be missing are all of them, in as many lines as may be. No frame starts with '['. */
+static inline const char *check_frames(const char *s, size_t frames, size_t max_lines)
+{
+	size_t n = 0, lines = 0;
+
+	for (const char *p = s; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL) {
+		unsigned long missing = 1;
+
+		if (*p == '[' && (sscanf(p, "[%lu ", &missing) != 1 || missing == 0))
+			return "stack: neither a frame nor how many are missing";
+		n += missing;
+		lines++;
+	}
+	if (lines > max_lines)
+		return "stack: too many lines";
+	return n == frames ? NULL : "stack: frames left out in silence";
+}
+
+/* What the record says of a stack of so many frames. */
+static inline const char *check_stack(const struct record *r, size_t frames)
+{
+	const char *stack = record_get(r, "GPUXRAY_STACK"), *body = strstr(record_get(r, "MESSAGE"), "\n\n"), *wrong;
+
+	if (!stack != (frames == 0) || !body != (frames == 0))
+		return "stack: there or not";
+	if (frames == 0)
+		return NULL;
+	wrong = check_frames(stack, frames, SIZE_MAX);
+	return wrong ? wrong : check_frames(body + 2, frames, 8);
+}
+
 /* One JSON string at *p, decoded into sb (the escapes that json_string writes). False when malformed. */
 static inline bool check_json_string(const char **p, struct strbuf *sb)
 {

@@ -74,7 +74,7 @@ static inline struct stack_text *make_stack(size_t len)
 	if (len > 0 && !st->frames)
 		abort();
 	for (; st->len < len; st->len++)
-		if (asprintf(&st->frames[st->len], "frame_%zu+0x%zx (libmodel.so)", st->len, st->len * 16) < 0)
+		if (asprintf(&st->frames[st->len].text, "frame_%zu+0x%zx (libmodel.so)", st->len, st->len * 16) < 0)
 			abort();
 	st->id = make_str("0123456789abcdef");
 	return st;

@@ -303,6 +303,7 @@ TEST(garbage)
 	l.processes = 20;
 	l.incidents = 10;
 	l.sites_per_process = 5;
+	l.stacks_per_process = 16;
 	sim_new_limits(&s, random_rules, l);
 	for (int i = 0; i < 200000; i++) {
 		uint64_t *word = (uint64_t *)(void *)&ev;
@@ -317,6 +318,13 @@ TEST(garbage)
 		(void)sim_send(&s, &ev);
 		if (below(50) == 0)
 			sim_identify(&s, ev.pid, "odd", "x.service", users[below(3)]);
+		if (below(5) == 0) {
+			struct stack *raw = sim_raw_stack(&s, ev.pid, below(3) ? below(20) : ev.stack);
+
+			raw->start_ns = ev.start_ns;
+			(void)engine_set_stack(s.e, ev.pid, ev.start_ns, raw);
+			(void)sim_resolve(&s, raw, below(10), below(5));
+		}
 		if (below(20) == 0) {
 			s.now += below(2) ? below(2 * SEC) : below(100);
 			sim_tick(&s);

@@ -319,4 +319,50 @@ TEST(message_of_the_rule_is_cut_at_200_characters)
 	EXPECT_STR(line + 195, "x...");
 }
 
+static void set_frame(struct stack_text *st, size_t i, const char *text, bool is_python, bool is_allocator)
+{
+	free(st->frames[i].text);
+	st->frames[i] = (struct text_frame){ make_str(text), is_python, is_allocator };
+}
+
+/* What a person needs at night: which driver call, and from where in the program. */
+TEST(body)
+{
+	_cleanup_(report_freep) struct report *r = make_report(REPORT_SINGLE_ALLOC);
+	_cleanup_(stack_text_freep) struct stack_text *st = make_stack(30);
+	_cleanup_(record_freep) struct record *rec = NULL;
+	const char *body;
+
+	set_frame(st, 0, "cuMemAlloc_v2+0x0 (libcuda.so.1)", false, true);
+	for (size_t i = 1; i < 5; i++)
+		st->frames[i].is_allocator = true;
+	set_frame(st, 20, "__init__ (rmm/mr.py:3)", true, true);
+	set_frame(st, 21, "forward (torch/nn/modules/linear.py:116)", true, false);
+	set_frame(st, 22, "step (train.py:31)", true, false);
+	set_frame(st, 23, "<module> (train.py:88)", true, false);
+	ASSERT(record_build(r, st, false, NULL, &rec) == 0);
+	EXPECT(!check_all(rec) && !check_stack(rec, 30));
+	body = strstr(record_get(rec, "MESSAGE"), "\n\n");
+	ASSERT(body);
+	EXPECT_STR(body, "\n\ncuMemAlloc_v2+0x0 (libcuda.so.1)\n[18 more frames]\nframe_19+0x130 (libmodel.so)\n"
+			 "__init__ (rmm/mr.py:3)\nforward (torch/nn/modules/linear.py:116)\nstep (train.py:31)\n"
+			 "<module> (train.py:88)\n[6 more frames]");
+}
+
+TEST(body_of_long_names)
+{
+	_cleanup_(report_freep) struct report *r = make_report(REPORT_SINGLE_ALLOC);
+	_cleanup_(stack_text_freep) struct stack_text *st = make_stack(30);
+	_cleanup_(record_freep) struct record *rec = NULL;
+	char name[601] = "";
+
+	memset(name, 'n', 600);
+	for (size_t i = 0; i < 30; i++)
+		set_frame(st, i, name, false, false);
+	ASSERT(record_build(r, st, false, NULL, &rec) == 0);
+	EXPECT(!check_all(rec) && !check_stack(rec, 30));
+	EXPECT(strlen(record_get(rec, "MESSAGE")) <= 2560);
+	EXPECT(strstr(record_get(rec, "MESSAGE"), "nnn...\n[26 more frames]"));
+}
+
 TEST_MAIN()

@@ -2,7 +2,9 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "model/identity.h"
 #include "model/stack.h"
 
@@ -65,38 +67,111 @@ TEST(finding_a_mapping)
 	EXPECT(address_space_find(NULL, 1) == NULL);
 }
 
-TEST(a_stack_holds_its_space)
+static struct frames *frames_new(struct address_space *space)
 {
-	const uint64_t ips[] = { 0x1010, 0x3020, 0 };
+	struct frames *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->list = calloc(2, sizeof(*f->list));
+	f->count = f->list ? 2 : 0;
+	f->space = address_space_ref(space);
+	f->info = strdup("cut");
+	f->strings = strdup("forward");
+	if (f->count) {
+		f->list[0] = (struct frame){ .kind = FRAME_PYTHON, .function = f->strings, .line = 3 };
+		f->list[1] = (struct frame){ .kind = FRAME_NATIVE, .pc = 0x3020,
+					     .mapping = address_space_find(space, 0x3020) };
+	}
+	return f;
+}
+
+TEST(a_stack_holds_its_frames_and_space)
+{
 	struct address_space *as = space_new(3);
 	struct stack *s;
 
 	ASSERT(as != NULL);
-	s = stack_new(77, 4711, 3, as, ips, 3);
+	s = stack_new_done(77, 4711, frames_new(as));
 	ASSERT(s != NULL);
 	EXPECT_EQ(atomic_load(&as->refs), 2);
 	address_space_unref(as);
 	EXPECT_EQ(s->key, 77);
 	EXPECT_EQ(s->pid, 4711);
-	EXPECT_EQ(s->reason, 3);
-	EXPECT_EQ(s->count, 3);
-	EXPECT(memcmp(s->ip, ips, sizeof(ips)) == 0);
-	EXPECT_STR(address_space_find(s->space, s->ip[1])->path, "/lib/x.so");
+	EXPECT(stack_is_done(s));
+	EXPECT(stack_wait(s, 0));
+	ASSERT(stack_frames(s) && stack_frames(s)->count == 2);
+	EXPECT_STR(stack_frames(s)->list[0].function, "forward");
+	EXPECT_STR(stack_frames(s)->list[1].mapping->path, "/lib/x.so");
 	EXPECT(stack_ref(s) == s);
 	stack_unref(s);
-	EXPECT_EQ(s->count, 3);
+	EXPECT_EQ(stack_frames(s)->count, 2);
 	stack_unref(s);
 	stack_unref(NULL);
+	frames_free(NULL);
 }
 
-TEST(a_stack_without_space_or_frames)
+static struct stack *raw_stack(void)
 {
-	_cleanup_(stack_unrefp) struct stack *s = stack_new(1, 2, 0, NULL, NULL, 0);
+	static const uint8_t words[16] = "fifteen letters";
+	struct event_stack *ev = calloc(1, sizeof(*ev) + sizeof(words));
+	struct stack *s;
+
+	if (!ev)
+		return NULL;
+	ev->head = (struct event){ .pid = 4711, .start_ns = 5, .time_ns = 6, .stack = 78 };
+	ev->copy_bytes = sizeof(words);
+	memcpy(ev->copy, words, sizeof(words));
+	s = stack_new(ev);
+	free(ev);
+	return s;
+}
+
+TEST(a_stack_that_is_resolved_later)
+{
+	struct stack *s = raw_stack();
 
 	ASSERT(s != NULL);
-	EXPECT(s->space == NULL);
-	EXPECT_EQ(s->count, 0);
-	EXPECT(stack_new(1, 2, 0, NULL, NULL, SIZE_MAX / 8) == NULL);
+	EXPECT_EQ(s->key, 78);
+	EXPECT(s->pid == 4711 && s->start_ns == 5 && s->time_ns == 6);
+	ASSERT(s->raw != NULL);
+	EXPECT_STR((const char *)s->raw->copy, "fifteen letters");
+	EXPECT(!stack_is_done(s) && !stack_frames(s));
+	EXPECT(!stack_wait(s, clock_monotonic_ns() + 10 * NSEC_PER_MSEC));
+	stack_set_frames(s, frames_new(NULL));
+	EXPECT(stack_is_done(s) && stack_wait(s, 0) && !s->raw);
+	EXPECT_EQ(stack_frames(s)->count, 2);
+	stack_unref(s);
+
+	/* It may turn out that there is nothing to be had, or nobody may ever look. */
+	s = raw_stack();
+	ASSERT(s != NULL);
+	stack_set_frames(s, NULL);
+	EXPECT(stack_is_done(s) && !stack_frames(s));
+	stack_unref(s);
+	stack_unref(raw_stack());
+}
+
+static void *resolve_soon(void *arg)
+{
+	(void)usleep(20000);
+	stack_set_frames(arg, frames_new(NULL));
+	return NULL;
+}
+
+TEST(waiting_ends_with_the_answer)
+{
+	uint64_t begin = clock_monotonic_ns();
+	struct stack *s = raw_stack();
+	pthread_t thread;
+
+	ASSERT(s != NULL);
+	ASSERT(pthread_create(&thread, NULL, resolve_soon, s) == 0);
+	EXPECT(stack_wait(s, begin + 30 * NSEC_PER_SEC));
+	EXPECT(clock_monotonic_ns() - begin < 20 * NSEC_PER_SEC);
+	EXPECT(stack_frames(s) != NULL);
+	(void)pthread_join(thread, NULL);
+	stack_unref(s);
 }
 
 static void *take_and_drop(void *arg)

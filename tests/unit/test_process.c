@@ -20,7 +20,6 @@ static struct limits small_limits(void)
 	struct limits l = LIMITS_DEFAULT;
 
 	l.sites_per_process = 8;
-	l.stacks_per_process = 4;
 	return l;
 }
 
@@ -130,7 +129,7 @@ TEST(sites_beyond_the_limit_share_one)
 		ev[i] = alloc_event(100 + i, 1000 + i, CLASS_DEVICE, 0);
 		EXPECT_EQ(process_alloc(p, &ev[i], &l, &ch), 0);
 	}
-	EXPECT_EQ(p->sites.len, 8);
+	EXPECT_EQ(p->sites_len, 8);
 	EXPECT_EQ(p->sites_overflow, 12);
 	while ((s = process_next_site(p, &iter))) {
 		sum += s->bytes;
@@ -154,7 +153,7 @@ TEST(sites_beyond_the_limit_share_one)
 
 		(void)process_alloc(p, &again, &l, &ch);
 	}
-	EXPECT(map64_get(&p->sites, 1012) != NULL);
+	EXPECT(process_stack_entry(p, 1012)->site != NULL);
 	for (int i = 8; i < 20; i++) {
 		ev[i] = free_event(ev[i]);
 		(void)process_free(p, &ev[i], &ch);
@@ -173,9 +172,10 @@ TEST(stacks_are_bounded)
 	struct limits l = small_limits();
 	struct process *p = NULL;
 
+	l.stacks_per_process = 4;
 	ASSERT(processes_add(&ps, 5, 1, 50, &p) == 0);
 	for (uint64_t k = 1; k <= 6; k++) {
-		struct stack *s = stack_new(k, 5, STACK_OK, NULL, &k, 1);
+		struct stack *s = stack_new_done(k, 5, NULL);
 
 		ASSERT(s);
 		EXPECT_EQ(process_add_stack(p, s, &l), k <= 4 ? 0 : -ENOSPC);

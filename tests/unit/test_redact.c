@@ -173,7 +173,7 @@ TEST(no_secret_in_any_field)
 			_cleanup_(record_freep) struct record *rec = NULL;
 			char **const texts[] = { &r->id->cmdline, &r->id->exe,	  &r->id->comm,	      &r->id->cgroup,
 						 &r->id->user,	  &r->id->unit,	  &r->id->container, &r->id->pod,
-						 &r->text,	  &st->frames[0], &st->info };
+						 &r->text,	  &st->frames[0].text, &st->info };
 
 			for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 				char s[64];

@@ -27,6 +27,7 @@ static bool is_default(const struct settings *s)
 
 	return memcmp(&s->limits, &limits, sizeof(limits)) == 0 && strcmp(s->sink, "auto") == 0 && !s->syslog_cee &&
 	       s->rules_len == 0 && s->libraries_len == 0 && s->redact_len == 0 &&
+	       s->allocators_len == 0 && s->allocators_also_len == 0 &&
 	       s->health_interval_ns == 300 * NSEC_PER_SEC && s->drain_interval_ns == 250 * NSEC_PER_MSEC &&
 	       s->nvml_interval_ns == 10 * NSEC_PER_SEC;
 }
@@ -62,9 +63,11 @@ TEST(every_key)
 
 	r = parse("limits = { processes = 100; live_allocations = 2000L; sites_per_process = 30; stacks_per_process = "
 		  "40;\n"
+		  "  stacks_per_second = 45; learned_stacks = 4096;\n"
 		  "  incidents = 50; queue = 60; ring_bytes = \"1MiB\"; records_per_minute = 70; libraries = 8; };\n"
 		  "sink = \"syslog\"; syslog = { cee = true; };\n"
 		  "rules = [ \"/a\", \"/b\" ]; libraries = \"/lib/x.so\"; redact = ( \"tok_[a-z]+\" );\n"
+		  "allocators = [ \"/libpool[.]so\", \"^$\" ]; allocators_also = \"/cache[.]py$\";\n"
 		  "health_interval = \"1m\"; drain_interval = \"50ms\"; nvml_interval = \"2s\";\n",
 		  &s, &errors);
 	EXPECT_STR(errors, "");
@@ -73,6 +76,8 @@ TEST(every_key)
 	EXPECT_EQ(s.limits.live_allocations, 2000);
 	EXPECT_EQ(s.limits.sites_per_process, 30);
 	EXPECT_EQ(s.limits.stacks_per_process, 40);
+	EXPECT_EQ(s.limits.stacks_per_second, 45);
+	EXPECT_EQ(s.limits.learned_stacks, 4096);
 	EXPECT_EQ(s.limits.incidents, 50);
 	EXPECT_EQ(s.limits.queue, 60);
 	EXPECT_EQ(s.limits.ring_bytes, 1 << 20);
@@ -84,6 +89,10 @@ TEST(every_key)
 	EXPECT_STR(s.rules[1], "/b");
 	EXPECT_STR(s.libraries[0], "/lib/x.so");
 	EXPECT_STR(s.redact[0], "tok_[a-z]+");
+	ASSERT(s.allocators_len == 2 && s.allocators_also_len == 1);
+	EXPECT_STR(s.allocators[0], "/libpool[.]so");
+	EXPECT_STR(s.allocators[1], "^$");
+	EXPECT_STR(s.allocators_also[0], "/cache[.]py$");
 	EXPECT_EQ(s.health_interval_ns, 60 * NSEC_PER_SEC);
 	EXPECT_EQ(s.drain_interval_ns, 50 * NSEC_PER_MSEC);
 	EXPECT_EQ(s.nvml_interval_ns, 2 * NSEC_PER_SEC);
@@ -94,7 +103,7 @@ static const struct {
 } bad[] = {
 	{ "\nsinc = \"json\";", "g.conf:2: error: unknown key \"sinc\": did you mean \"sink\"?\n" },
 	{ "colour = 1;", "g.conf:1: error: unknown key \"colour\": known are limits, sink, syslog, rules, libraries, "
-			 "redact, "
+			 "redact, allocators, allocators_also, "
 			 "health_interval, drain_interval, nvml_interval\n" },
 	{ "version = 1;", "g.conf:1: error: \"version\" is a key of a rule file, not of the daemon's configuration: "
 			  "rules lie in /etc/gpuxray/rules.d\n" },
@@ -123,6 +132,19 @@ static const struct {
 	{ "redact = [ \"ok\",\n \"(\" ];", "g.conf:2: error: redact: pattern \"(\" is not a regular expression: "
 					   "missing closing parenthesis at character 2\n" },
 	{ "redact = \"\";", "g.conf:1: error: redact: an empty pattern matches everywhere: remove it\n" },
+	{ "allocators = [ \"ok\",\n \"[\", \"\" ];",
+	  "g.conf:2: error: allocators: pattern \"[\" is not a regular expression: missing terminating ] for character "
+	  "class at character 2\n"
+	  "g.conf:2: error: allocators: an empty pattern matches everywhere: remove it\n" },
+	{ "allocators_also = [ 1 ];", "g.conf:1: error: allocators_also may hold strings only\n" },
+	{ "allocators_also = \"\";", "g.conf:1: error: allocators_also: an empty pattern matches everywhere: remove "
+				   "it\n" },
+	{ "limits = { stacks_per_second = 0; };",
+	  "g.conf:1: error: stacks_per_second = 0 is out of range: it goes from 1 to 100000\n" },
+	{ "limits = { learned_stacks = 1023; };",
+	  "g.conf:1: error: learned_stacks = 1023 is out of range: it goes from 1024 to 1048576\n" },
+	{ "limits = { learned_stacks = 1048577; };",
+	  "g.conf:1: error: learned_stacks = 1048577 is out of range: it goes from 1024 to 1048576\n" },
 	{ "health_interval = 300;", "g.conf:1: error: health_interval is a time: write a string with a unit, such as "
 				    "\"30s\"\n" },
 	{ "health_interval = \"0s\";", "g.conf:1: error: health_interval = \"0s\" is out of range: it goes from 1s to "
@@ -203,6 +225,8 @@ TEST(shipped_file_says_the_defaults)
 		"rules",
 		"libraries",
 		"redact",
+		"allocators ",
+		"allocators_also",
 		"health_interval",
 		"drain_interval",
 		"nvml_interval",
@@ -210,6 +234,8 @@ TEST(shipped_file_says_the_defaults)
 		"live_allocations",
 		"sites_per_process",
 		"stacks_per_process",
+		"stacks_per_second",
+		"learned_stacks",
 		"incidents",
 		"queue",
 		"ring_bytes",

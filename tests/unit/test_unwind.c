@@ -1,179 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include <dlfcn.h>
-#include <execinfo.h>
-#include <pthread.h>
+#include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 
-#include "elf_make.h"
-#include "proc/procfs.h"
-#include "stack/unwind.h"
-#include "test.h"
 #include "unwind_library.h"
-#include "unwind_probe.h"
-
-#define LIMITS &(struct unwinder_limits)UNWINDER_LIMITS_DEFAULT
-#define COPY_MAX (512 * 1024)
-
-/*
- * A place that takes its own thread's registers, as a probe at a function's entry would. The copying function is jumped
- * to, so that it leaves nothing between the caller and the copy.
- */
-extern struct probe_registers probe_registers;
-void probe_point(void);
-void probe_copy(void);
-
-__asm__(".pushsection .bss\n"
-	".globl probe_registers\n"
-	".hidden probe_registers\n"
-	".balign 8\n"
-	"probe_registers: .zero 64\n"
-	".popsection\n"
-	".pushsection .text\n"
-	".globl probe_point\n"
-	".type probe_point, @function\n"
-	"probe_point:\n"
-	".cfi_startproc\n"
-	"lea probe_point(%rip), %rax\n"
-	"mov %rax, probe_registers(%rip)\n"
-	"mov %rsp, probe_registers+8(%rip)\n"
-	"mov %rbp, probe_registers+16(%rip)\n"
-	"mov %rbx, probe_registers+24(%rip)\n"
-	"mov %r12, probe_registers+32(%rip)\n"
-	"mov %r13, probe_registers+40(%rip)\n"
-	"mov %r14, probe_registers+48(%rip)\n"
-	"mov %r15, probe_registers+56(%rip)\n"
-	"jmp probe_copy\n"
-	".cfi_endproc\n"
-	".size probe_point, .-probe_point\n"
-	".popsection\n");
-
-/* What the last probe_point() found, and what backtrace() says of the same moment. */
-static struct {
-	uint8_t copy[COPY_MAX];
-	size_t len;
-	void *trace[512];
-	int trace_len;
-	bool is_untraced; /* backtrace() does not survive every rule that the tests make up */
-} taken;
-
-/* Up to the end of the mapping; the sanitizer has no say in it. */
-static size_t copy_stack(uint64_t sp)
-{
-	size_t have = 0;
-
-	while (have < COPY_MAX) {
-		const size_t want = MIN((size_t)(4096 - (sp + have) % 4096), COPY_MAX - have);
-		struct iovec to = { taken.copy + have, want }, from = { (void *)(sp + have), want };
-
-		if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)want)
-			break;
-		have += want;
-	}
-	return have;
-}
-
-__attribute__((used)) void probe_copy(void)
-{
-	int len, own = 0;
-	uint64_t caller;
-
-	taken.len = copy_stack(probe_registers.sp);
-	if (taken.is_untraced)
-		return;
-	len = backtrace(taken.trace, ARRAY_SIZE(taken.trace) - 1);
-	/* Before the caller there is this function, and the sanitizer's; make it one. */
-	memcpy(&caller, taken.copy, sizeof(caller));
-	while (own < len && (uint64_t)taken.trace[own] != caller)
-		own++;
-	taken.trace_len = len - own + 1;
-	memmove(taken.trace + 1, taken.trace + own, (size_t)(len - own) * sizeof(*taken.trace));
-}
-
-struct fixture {
-	struct temp_proc dir;
-	void *library;
-	struct unwinder *unwinder;
-	struct address_space *space;
-};
-
-static void fixture_done(struct fixture *f)
-{
-	unwinder_free(f->unwinder);
-	address_space_unref(f->space);
-	if (f->library)
-		(void)dlclose(f->library);
-	temp_proc_done(&f->dir);
-}
-
-static bool fixture_new(struct fixture *f, const char *flags)
-{
-	char all[256], path[128];
-	void (**hook)(void);
-
-	(void)snprintf(all, sizeof(all), "-O2 -fomit-frame-pointer -fexceptions -fno-inline -fno-optimize-sibling-calls %s",
-		       flags);
-	if (!temp_proc_new(&f->dir) || !elf_compile(f->dir.root, "lib.so", library_source, all))
-		return false;
-	(void)snprintf(path, sizeof(path), "%s/lib.so", f->dir.root);
-	f->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	hook = f->library ? dlsym(f->library, "hook") : NULL;
-	if (!hook)
-		return false;
-	*hook = probe_point;
-	return unwinder_new("/proc", LIMITS, &f->unwinder) == 0;
-}
-
-static int call(const struct fixture *f, const char *name, int arg)
-{
-	int (*function)(int) = dlsym(f->library, name);
-
-	return function ? function(arg) : -1;
-}
-
-static bool again(struct fixture *f, struct raw_stack *s, struct unwound *ret)
-{
-	return unwind(f->unwinder, s, ret) == 0;
-}
-
-/* The last probe's stack; fresh maps. */
-static bool unwind_taken(struct fixture *f, struct raw_stack *s, struct unwound *ret)
-{
-	address_space_unref(TAKE_PTR(f->space));
-	if (maps_read("/proc", (uint32_t)getpid(), 0, &f->space) < 0)
-		return false;
-	*s = (struct raw_stack){ .pid = (uint32_t)getpid(), .copy = taken.copy, .copy_len = taken.len, .space = f->space };
-	probe_fill(&probe_registers, s);
-	return again(f, s, ret);
-}
-
-/* Frame for frame what backtrace() found, which has probe_copy for probe_point. */
-static void expect_as_backtrace(const struct raw_stack *s, const struct unwound *u)
-{
-	EXPECT_EQ(u->reason, UNWIND_COMPLETE);
-	EXPECT_EQ(u->count, taken.trace_len);
-	EXPECT_EQ(u->frames[0].pc, (uint64_t)probe_point);
-	for (size_t i = 1; i < MIN(u->count, (size_t)taken.trace_len); i++)
-		EXPECT_EQ(u->frames[i].pc, (uint64_t)taken.trace[i]);
-	expect_consistent(s, u);
-}
-
-static bool is_in(const struct unwound *u, size_t i, const char *function)
-{
-	Dl_info info;
-
-	return i < u->count && dladdr((void *)(u->frames[i].pc - !u->frames[i].is_exact), &info) && info.dli_sname &&
-	       strcmp(info.dli_sname, function) == 0;
-}
-
-#define EXPECT_IN(u, i, function)                                                                                      \
-	do {                                                                                                           \
-		if (!is_in(u, i, function)) {                                                                          \
-			printf("# %s:%d: frame %zu is not in %s\n", __FILE__, __LINE__, (size_t)(i), function);        \
-			test_failures++;                                                                               \
-		}                                                                                                      \
-	} while (0)
 
 TEST(frames_of_any_size)
 {
@@ -246,17 +76,17 @@ TEST(deep_recursion_and_its_limit)
 	ASSERT(unwind_taken(&f, &s, &u));
 	EXPECT(u.count > 242);
 	expect_as_backtrace(&s, &u);
-	call(&f, "step0", 300);
+	call(&f, "step0", 600);
 	ASSERT(unwind_taken(&f, &s, &u));
 	EXPECT_EQ(u.reason, UNWIND_DEPTH);
-	EXPECT_EQ(u.count, 256);
+	EXPECT_EQ(u.count, 512);
 	expect_consistent(&s, &u);
 
 	/* Everything there is room for just once. */
 	limits.depth = 10;
-	limits.objects = 1;
+	limits.files = 1;
 	limits.rows = 1;
-	ASSERT(unwinder_new("/proc", &limits, &small) == 0);
+	ASSERT(unwinder_new(f.objects, &limits, &small) == 0);
 	ASSERT(unwind(small, &s, &u) == 0);
 	EXPECT_EQ(u.count, 10);
 	for (size_t i = 1; i < u.count; i++)
@@ -505,6 +335,179 @@ TEST(truncated_copy)
 	EXPECT_EQ(u.reason, UNWIND_OUTSIDE);
 	s.copy_len = (size_t)1 << 40;
 	EXPECT_EQ(unwind(f.unwinder, &s, &u), -E2BIG);
+}
+
+static uint32_t page_of(const struct raw_stack *s, uint32_t slot)
+{
+	return (uint32_t)((s->sp % STACK_PIECE + slot) / STACK_PIECE);
+}
+
+/* Each page in turn could not be read, and is zeros: which would be the end of the stack if they were believed. */
+static void expect_pages_missed(struct fixture *f, bool has_address_slots)
+{
+	struct unwound whole, u;
+	struct unwound_frame frames[512];
+	bool is_needed[31] = {};
+	struct raw_stack s;
+	uint32_t pages;
+
+	ASSERT(unwind_taken(f, &s, &whole));
+	expect_as_backtrace(&s, &whole);
+	ASSERT(whole.count <= ARRAY_SIZE(frames));
+	memcpy(frames, whole.frames, whole.count * sizeof(*frames));
+	pages = page_of(&s, frames[whole.count - 2].return_slot) + 1;
+	ASSERT(pages >= 2 && pages <= ARRAY_SIZE(is_needed));
+	EXPECT(!has_address_slots || whole.address_slot_count > 40);
+	for (size_t i = 0; i + 1 < whole.count; i++)
+		is_needed[page_of(&s, frames[i].return_slot)] = true;
+	for (size_t i = 0; i < whole.address_slot_count; i++)
+		is_needed[page_of(&s, whole.address_slots[i])] = true;
+	for (uint32_t page = 0; page < pages; page++) {
+		_cleanup_free_ uint8_t *copy = malloc(s.copy_len);
+		size_t want = 1;
+
+		ASSERT(copy);
+		for (size_t i = 0; i < s.copy_len; i++)
+			copy[i] = page_of(&s, (uint32_t)i) == page ? 0 : taken.copy[i];
+		s.copy = copy;
+		s.missing = 1u << page;
+		ASSERT(again(f, &s, &u));
+		EXPECT_EQ(u.reason, is_needed[page] ? UNWIND_MISSING : UNWIND_COMPLETE);
+		while (want < whole.count && page_of(&s, frames[want - 1].return_slot) != page)
+			want++;
+		if (has_address_slots)
+			EXPECT(u.count <= want);
+		else
+			EXPECT_EQ(u.count, want);
+		for (size_t i = 0; i < u.count; i++)
+			EXPECT_EQ(u.frames[i].pc, frames[i].pc);
+		for (size_t i = 0; i < u.address_slot_count; i++)
+			EXPECT(page_of(&s, u.address_slots[i]) != page);
+		s.copy = taken.copy;
+	}
+	/* All others, which nobody needs. */
+	for (uint32_t page = 0; page < pages; page++)
+		s.missing &= ~(1u << page);
+	s.missing |= ~0u << pages;
+	ASSERT(again(f, &s, &u));
+	EXPECT_EQ(u.reason, UNWIND_COMPLETE);
+	EXPECT_STR(unwind_reason_text(UNWIND_MISSING), "part of the stack could not be read");
+}
+
+TEST(missing_pages)
+{
+	_cleanup_(fixture_done) struct fixture f = {};
+
+	ASSERT(fixture_new(&f, ""));
+	call(&f, "step0", 300);
+	expect_pages_missed(&f, false);
+	call(&f, "vla", 60);
+	expect_pages_missed(&f, true);
+}
+
+static bool new_frame_pointer_unwinder(struct objects *objects, struct unwinder **ret)
+{
+	struct unwinder_limits limits = UNWINDER_LIMITS_DEFAULT;
+
+	limits.frame_pointers_only = true;
+	return unwinder_new(objects, &limits, ret) == 0;
+}
+
+TEST(frame_pointers_alone)
+{
+	_cleanup_(fixture_done) struct fixture f = {};
+	_cleanup_(unwinder_freep) struct unwinder *frame_pointers = NULL;
+	struct unwound u;
+	struct raw_stack s;
+
+	ASSERT(fixture_new(&f, "-fno-omit-frame-pointer"));
+	ASSERT(new_frame_pointer_unwinder(f.objects, &frame_pointers));
+	call(&f, "step0", 300);
+	ASSERT(unwind_taken(&f, &s, &u));
+	expect_as_backtrace(&s, &u);
+	/* The C library may be compiled without. */
+	ASSERT(unwind(frame_pointers, &s, &u) == 0);
+	ASSERT(u.count >= 302);
+	for (size_t i = 0; i < 302; i++) {
+		EXPECT(i == 0 || u.frames[i].pc == (uint64_t)taken.trace[i]);
+		EXPECT_EQ(u.frames[i].is_guessed, i > 0 && i + 1 < u.count);
+	}
+	expect_consistent(&s, &u);
+	EXPECT_EQ(u.register_mask, 1u << 6);
+
+	s.missing = 2;
+	ASSERT(unwind(frame_pointers, &s, &u) == 0);
+	EXPECT_EQ(u.reason, UNWIND_MISSING);
+	EXPECT(u.count < 302);
+	expect_consistent(&s, &u);
+}
+
+#define CODE UINT64_C(0x7f0000400000)
+#define SP UINT64_C(0x7ffc00001fc0) /* 64 bytes below the end of a page */
+#define SIGNED UINT64_C(0x3a91000000000000)
+
+/* Stacks put together by hand, as on arm64 too: there a record lies at the bottom of its frame. */
+TEST(frame_records_by_hand)
+{
+	static const char maps[] = "7f0000400000-7f0000500000 r-xp 00000000 00:00 0 \n";
+	_cleanup_(objects_unrefp) struct objects *objects = NULL;
+	_cleanup_(unwinder_freep) struct unwinder *unwinder = NULL;
+	_cleanup_(address_space_unrefp) struct address_space *space = NULL;
+	uint64_t words[24] = { [2] = SP + 8 * 10, CODE + 0x21, [10] = SP + 8 * 16, CODE + 0x31, [16] = 0, CODE + 0x41 };
+	struct raw_stack s = { .ip = CODE, .sp = SP, .bp = SP + 16, .copy = (const uint8_t *)words,
+			       .copy_len = sizeof(words), .at_entry = true };
+	struct unwound u;
+
+	ASSERT(maps_parse(maps, 1, 0, &space) == 0 && objects_new("/nonexistent", 1, &objects) == 0);
+	ASSERT(new_frame_pointer_unwinder(objects, &unwinder));
+	s.space = space;
+	for (int is_link = 0; is_link < 2; is_link++) {
+		const uint64_t cfas[2][5] = { { SP + 8, SP + 32, SP + 96, SP + 144, 0 },
+					      { SP, SP + 80, SP + 128, 0, 0 } };
+		const uint32_t slots[2][5] = { { 0, 24, 88, 136, UNWIND_NO_SLOT },
+					       { UNWIND_NO_SLOT, 24, 88, 136, UNWIND_NO_SLOT } };
+
+		/* Signed, as the return addresses in memory are. */
+		s.lr = is_link ? SIGNED | (CODE + 0x11) : 0;
+		words[0] = is_link ? 1 : CODE + 0x11;
+		words[3] |= is_link ? SIGNED : 0;
+		ASSERT(unwind(unwinder, &s, &u) == 0);
+		EXPECT_EQ(u.reason, UNWIND_COMPLETE);
+		ASSERT(u.count == 5);
+		for (size_t i = 0; i < 5; i++) {
+			EXPECT_EQ(u.frames[i].pc, CODE + 0x10 * i + (i > 0));
+			EXPECT_EQ(u.frames[i].cfa, cfas[is_link][i]);
+			EXPECT_EQ(u.frames[i].return_slot, slots[is_link][i]);
+		}
+		s.missing = 2; /* from word 8 on */
+		ASSERT(unwind(unwinder, &s, &u) == 0);
+		EXPECT_EQ(u.reason, UNWIND_MISSING);
+		EXPECT_EQ(u.count, 3);
+		s.missing = 0;
+	}
+
+	static const struct {
+		uint64_t bp;
+		enum unwind_reason reason;
+	} ends[] = {
+		{ 0, UNWIND_COMPLETE },	    { SP + 19, UNWIND_NO_INFO },	{ SP - 8, UNWIND_OUTSIDE },
+		{ SP + 8, UNWIND_NOT_MAPPED }, { SP + 8 * 23, UNWIND_OUTSIDE }, { UINT64_MAX - 7, UNWIND_OUTSIDE },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		s.bp = ends[i].bp;
+		ASSERT(unwind(unwinder, &s, &u) == 0);
+		EXPECT_EQ(u.reason, ends[i].reason);
+		EXPECT_EQ(u.count, 2);
+	}
+	s.bp = SP + 16;
+	words[2] = SP + 16; /* to itself */
+	ASSERT(unwind(unwinder, &s, &u) == 0);
+	EXPECT_EQ(u.reason, UNWIND_LOOP);
+	EXPECT_EQ(u.count, 3);
+	s.lr = SIGNED; /* nobody called it */
+	ASSERT(unwind(unwinder, &s, &u) == 0);
+	EXPECT_EQ(u.reason, UNWIND_COMPLETE);
+	EXPECT_EQ(u.count, 1);
 }
 
 TEST(return_probe)

@@ -69,6 +69,7 @@ static pid_t start_program(const char *path, int *ret_fd)
 
 static void expect_program(int fd, pid_t pid, bool is_gone)
 {
+	_cleanup_(objects_unrefp) struct objects *objects = NULL;
 	_cleanup_(unwinder_freep) struct unwinder *u = NULL;
 	_cleanup_(address_space_unrefp) struct address_space *space = NULL;
 	struct raw_stack s = { .pid = (uint32_t)pid, .copy = stack_copy };
@@ -78,7 +79,8 @@ static void expect_program(int fd, pid_t pid, bool is_gone)
 
 	ASSERT(read_all(fd, &registers, sizeof(registers)) && read_all(fd, functions, sizeof(functions)));
 	ASSERT(read_all(fd, &len, sizeof(len)) && len <= COPY_MAX && read_all(fd, stack_copy, len));
-	ASSERT(maps_read("/proc", (uint32_t)pid, 0, &space) == 0 && unwinder_new("/proc", LIMITS, &u) == 0);
+	ASSERT(maps_read("/proc", (uint32_t)pid, 0, &space) == 0);
+	ASSERT(objects_new("/proc", 512, &objects) == 0 && unwinder_new(objects, LIMITS, &u) == 0);
 	probe_fill(&registers, &s);
 	s.copy_len = len;
 	s.space = space;
@@ -97,7 +99,8 @@ static void expect_program(int fd, pid_t pid, bool is_gone)
 		EXPECT(out.frames[i + 1].pc > functions[i] && out.frames[i + 1].pc < functions[i] + 256);
 	expect_consistent(&s, &out);
 	EXPECT(unwinder_bytes(u) < 4 << 20);
-	unwinder_trim(u, 0);
+	/* The files closed and opened again. */
+	objects_trim(objects, UINT64_MAX);
 	ASSERT(unwind(u, &s, &out) == 0);
 	EXPECT_EQ(out.reason, UNWIND_COMPLETE);
 }

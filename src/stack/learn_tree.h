@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stacks of one process that the probe knows again, as the tree of bpf/stack_event.h. Kept here with the words of
+ * each stack, so that a leaf can be split when another stack turns up under its key.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/map64.h"
+#include "model/stack.h"
+
+struct learn_tree {
+	struct map64 nodes; /* struct learn_node by key */
+	size_t leaves;
+};
+
+/* Writes a node (path NULL: takes it away). 0 or -errno. */
+typedef int (*learn_put_fn)(uint64_t key, const struct stack_path *path, void *userdata);
+
+/*
+ * Adds a stack as learn_path() has it, with the copy it was made of. Nodes on the way are written anew: the probe's map
+ * may have dropped them. 0 and *ret_stack = its number; -EEXIST: the very same stack is known by number *ret_stack.
+ * -E2BIG: too many branches on the way; -EINVAL: it cannot be told from another by its slots; -ENOMEM; error of put.
+ */
+int learn_tree_add(struct learn_tree *t, const struct event_stack *raw, const struct stack_path *path,
+		   learn_put_fn put, void *userdata, uint64_t *ret_stack);
+/* Forgets the stack with this number. */
+void learn_tree_remove(struct learn_tree *t, uint64_t stack, learn_put_fn put, void *userdata);
+/* Forgets all; put may be NULL (the process is gone, and its keys with it). */
+void learn_tree_clear(struct learn_tree *t, learn_put_fn put, void *userdata);
+/* Bytes of memory held. */
+size_t learn_tree_bytes(const struct learn_tree *t);
