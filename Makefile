@@ -89,7 +89,13 @@ $(FAKE)/work_%: tests/fake_gpu/work_%.c tests/fake_gpu/common.c $(FAKE_HDRS) $(F
 	$(call say,FAKE,$@)
 	$(Q)$(CC) $(FAKE_CFLAGS) $(filter %.c,$^) -L$(FAKE) -Wl,--as-needed -l:libcuda.so.1 -Wl,-rpath,'$$ORIGIN' -ldl -o $@
 
-fake: $(FAKE_LIBS) $(FAKE_BINS)
+# The same without frame pointers, as most programs are.
+$(FAKE)/work_rate_nofp: tests/fake_gpu/work_rate.c tests/fake_gpu/common.c $(FAKE_HDRS) $(FAKE)/libcuda.so.1
+	$(call say,FAKE,$@)
+	$(Q)$(CC) $(FAKE_CFLAGS) -fomit-frame-pointer $(filter %.c,$^) -L$(FAKE) -Wl,--as-needed -l:libcuda.so.1 \
+		-Wl,-rpath,'$$ORIGIN' -ldl -o $@
+
+fake: $(FAKE_LIBS) $(FAKE_BINS) $(FAKE)/work_rate_nofp
 
 # Fuzzers: with libFuzzer by hand (`make fuzz F=ruleset T=60`), their seeds under ASan in every check.
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))

@@ -107,6 +107,7 @@ struct books {
 	__u64 bound_high;	/* wake the daemon when device_bytes goes above; ~0 = never */
 	__u64 bound_low;	/* ... or below; 0 = never */
 	__u64 bound_single;	/* ... or for one allocation of at least so many bytes; ~0 = never */
+	__u64 copies_paid_ns;	/* its budget of copies of stacks is spent up to this time */
 };
 
 struct live_key {

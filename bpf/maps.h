@@ -8,12 +8,11 @@
 
 const volatile __u32 filter_pids; /* 1: only processes in pid_filter */
 const volatile __u32 ring_mark_bytes = 4u << 20; /* fill at which the daemon is woken in any case */
-const volatile __u32 stacks_per_second = 500;	 /* copies of stacks sent */
+const volatile __u64 copy_ns = 2000000; /* of the budget for each copy of a stack */
 
 __u32 next_gen = 1;
 __u64 next_stack = 1;
-__u64 copy_second_ns; /* start of the second that copy_count is of */
-__u64 copy_count;
+__u64 copies_paid_ns; /* the budget of copies is spent up to this time */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -111,7 +110,7 @@ struct {
 /* How to know stacks again. Least recently used go first; a stack that comes back is simply learned again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 8192);
 	__type(key, __u64);
 	__type(value, struct stack_path);
 } paths SEC(".maps");
@@ -124,6 +123,7 @@ struct {
 } pid_filter SEC(".maps");
 
 #define CTX_DEPTH 8
+#define CHUNK_WORDS 256
 
 /*
  * A thread's own state: the call in progress, its current context, and room to take a stack. Task storage frees itself
@@ -152,6 +152,7 @@ struct thread_state {
 	 * lies in map memory: it would walk the same code again for each value that it can tell.
 	 */
 	__u64 stack_sp, stack_bytes;
+	__u64 stack_limit; /* end of what is read of it to know it again */
 	__u64 stack_path, stack_hash;
 	__u64 chunk_base; /* address of chunk[0] */
 	__u32 chunk_bytes; /* that are filled */
@@ -160,7 +161,7 @@ struct thread_state {
 	__u32 pad;
 	__u64 known; /* stacks known again */
 	__u64 reg[32]; /* by DWARF number; those that are kept across calls */
-	__u64 chunk[STACK_PIECE / 8]; /* a piece of the user stack */
+	__u64 chunk[CHUNK_WORDS]; /* a piece of the user stack */
 };
 
 struct {

@@ -19,6 +19,29 @@ struct {
 	__type(value, struct python_process);
 } python_processes SEC(".maps");
 
+/*
+ * Frames of functions that call each other lie one behind the other in memory of the interpreter's own: several come with
+ * one read, which goes back from the innermost and never before its page, where memory may end.
+ */
+#define PYTHON_CHUNK 1024
+#define PYTHON_SINGLE 128
+#define PYTHON_NEAR 4096
+
+/*
+ * The check word of a code object costs a read of its own, which would be half of the walk. It is read for the innermost
+ * frames, where code comes and goes, and for any other frame at one event in so many: only for so long can a code object
+ * be taken for one that was freed and had the same address and the same place in it.
+ */
+#define PYTHON_CHECKED_FRAMES 4
+#define PYTHON_CHECK_EVERY 16
+#define PYTHON_CHECKS 32
+
+struct python_check {
+	__u64 code;
+	__u32 check;
+	__u32 event; /* at which it was read */
+};
+
 /* A thread's own: what it remembers of its thread state, and room to walk in. Frees itself with the thread. */
 struct python_thread {
 	__u64 state; /* its thread state as last found, 0 = none */
@@ -29,10 +52,19 @@ struct python_thread {
 	__u32 serial;
 	__u32 is_clean; /* the search came to the end of every list */
 	/* the search; interp stays that of state */
-	__u64 next_interp, interp, at;
+	__u64 next_interp, interp, next_state;
 	/* the walk */
 	__u64 frame, cframe;
-	__u8 raw[128];
+	__u64 last;	  /* the frame before */
+	__u64 chunk_base; /* address of chunk[0] */
+	__u32 chunk_bytes; /* that are filled */
+	__u32 events;
+	struct python_check checks[PYTHON_CHECKS];
+	__u64 words[16]; /* PYTHON_CHECK_WORDS_MAX; sixteen so that a mask bounds the index */
+	__u64 text[PYTHON_TEXT_WORDS];
+	__u8 state_copy[PYTHON_THREAD_BYTES_MAX];
+	__u8 chunk[PYTHON_CHUNK];
+	__u8 single[PYTHON_SINGLE]; /* behind chunk: one offset leads to both */
 	struct python_stack out;
 };
 
@@ -93,23 +125,23 @@ static long python_search_step(__u64 index, struct python_ctx *c)
 	struct python_thread *t = c->t;
 	bool fault = false;
 
-	if (!t->at) {
+	if (!t->next_state) {
 		t->interp = t->next_interp;
 		if (!t->interp) {
 			t->is_clean = 1;
 			return 1;
 		}
-		t->at = python_word(t->interp, p->interp_threads, &fault);
+		t->next_state = python_word(t->interp, p->interp_threads, &fault);
 		t->next_interp = python_word(t->interp, p->interp_next, &fault);
 		return fault;
 	}
 	/* Other threads come and go meanwhile: what was found must belong where it was found. */
-	if (python_word(t->at, p->thread_id, &fault) == c->id &&
-	    python_word(t->at, p->thread_interp, &fault) == t->interp && !fault) {
-		t->state = t->at;
+	if (python_word(t->next_state, p->thread_id, &fault) == c->id &&
+	    python_word(t->next_state, p->thread_interp, &fault) == t->interp && !fault) {
+		t->state = t->next_state;
 		return 1;
 	}
-	t->at = python_word(t->at, p->thread_next, &fault);
+	t->next_state = python_word(t->next_state, p->thread_next, &fault);
 	return fault;
 }
 
@@ -121,7 +153,7 @@ static __always_inline void python_search(struct python_ctx *c)
 
 	t->state = 0;
 	t->is_clean = 0;
-	t->at = 0;
+	t->next_state = 0;
 	t->interp = 0;
 	t->seen_interp = 0;
 	first = python_word(c->p->heads, 0, &fault);
@@ -138,6 +170,17 @@ static __always_inline void python_search(struct python_ctx *c)
 	}
 }
 
+static __always_inline __u64 python_state_word(struct python_thread *t, __u32 offset)
+{
+	return *(__u64 *)(t->state_copy + (offset & (PYTHON_THREAD_BYTES_MAX - 8)));
+}
+
+static __always_inline bool python_read_state(struct python_ctx *c)
+{
+	return bpf_probe_read_user(c->t->state_copy, c->p->thread_bytes & (PYTHON_THREAD_BYTES_MAX - 1),
+				   (void *)c->t->state) == 0;
+}
+
 /* The remembered state is this thread's and still in its interpreter's list; memory that was freed keeps its words. */
 static __always_inline bool python_state_holds(struct python_ctx *c)
 {
@@ -146,9 +189,9 @@ static __always_inline bool python_state_holds(struct python_ctx *c)
 	bool fault = false;
 	__u64 prev, link;
 
-	if (python_word(t->state, p->thread_id, &fault) != c->id)
+	if (!python_read_state(c) || python_state_word(t, p->thread_id) != c->id)
 		return false;
-	prev = python_word(t->state, p->thread_prev, &fault);
+	prev = python_state_word(t, p->thread_prev);
 	link = prev ? python_word(prev, p->thread_next, &fault) : python_word(t->interp, p->interp_threads, &fault);
 	return link == t->state && !fault;
 }
@@ -170,7 +213,7 @@ static __always_inline __u64 python_first_frame(struct python_ctx *c)
 	bool fault = false;
 	__u64 frame;
 
-	frame = python_word(c->t->state, p->thread_frame, &fault);
+	frame = python_state_word(c->t, p->thread_frame);
 	if ((p->flags & PYTHON_HAS_CFRAME) && frame && !fault) {
 		c->t->cframe = frame;
 		frame = python_word(frame, p->cframe_frame, &fault);
@@ -196,6 +239,7 @@ static __always_inline void python_end_loop(struct python_thread *t, __u32 place
 
 	if (!n || n > PYTHON_FRAMES_MAX)
 		return;
+	barrier_var(n); /* see python_frame_step() */
 	f = &t->out.frame[(n - 1) & (PYTHON_FRAMES_MAX - 1)];
 	if (f->entry)
 		return;
@@ -210,9 +254,82 @@ static __always_inline void python_hash(struct python_stack *out, __u64 w)
 	out->hash = h ^ h >> 29;
 }
 
-static __always_inline __u64 python_raw(struct python_thread *t, __u32 offset)
+static __always_inline bool python_is_near(__u64 a, __u64 b)
 {
-	return *(__u64 *)(t->raw + (offset & 0x78));
+	return a - b + PYTHON_NEAR < 2 * PYTHON_NEAR;
+}
+
+/* Brings the frame into memory: its offset from t->chunk, more than PYTHON_CHUNK if it cannot be read. */
+static __always_inline __u32 python_load(struct python_ctx *c, __u64 at)
+{
+	const __u32 bytes = c->p->frame_bytes & 127;
+	struct python_thread *t = c->t;
+	__u64 base, len, end = at + bytes;
+
+	if (at >= t->chunk_base && end <= t->chunk_base + t->chunk_bytes)
+		return at - t->chunk_base;
+	/* A frame by itself: of a generator, or on the C stack. */
+	if (!(c->p->flags & (PYTHON_HAS_SHIM | PYTHON_HAS_ENTRY)) ||
+	    (t->last && !python_is_near(at, t->last) && !python_is_near(at, t->chunk_base))) {
+		t->last = at;
+		return bpf_probe_read_user(t->single, bytes, (void *)at) ? ~0u : PYTHON_CHUNK;
+	}
+	t->last = at;
+	base = end - PYTHON_CHUNK;
+	if (base < (at & ~4095ull))
+		base = at & ~4095ull;
+	base = (base + 7) & ~7ull;
+	len = end - base;
+	if (len > PYTHON_CHUNK || bpf_probe_read_user(t->chunk, len, (void *)base)) {
+		t->chunk_bytes = 0;
+		return ~0u;
+	}
+	t->chunk_base = base;
+	t->chunk_bytes = len;
+	return at - base;
+}
+
+/* The start of a str, as far as its page goes. */
+static __always_inline const __u64 *python_text(struct python_thread *t, __u64 str)
+{
+	__u64 from = str + PYTHON_TEXT_AT, len = 4096 - (from & 4095);
+
+	__builtin_memset(t->text, 0, sizeof(t->text));
+	if (len > sizeof(t->text))
+		len = sizeof(t->text);
+	bpf_probe_read_user(t->text, len, (void *)from); /* zeros if it cannot be read */
+	return t->text;
+}
+
+/* The code object's check word. False: it cannot be read. */
+static __always_inline bool python_check(struct python_ctx *c, __u64 code, __u32 n, __u32 *ret)
+{
+	struct python_thread *t = c->t;
+	const __u32 words = c->p->check_words & 15;
+	struct python_check *known = &t->checks[(code >> 4 ^ code >> 12) & (PYTHON_CHECKS - 1)];
+
+	if (n >= PYTHON_CHECKED_FRAMES && known->code == code && t->events - known->event < PYTHON_CHECK_EVERY) {
+		*ret = known->check;
+		return true;
+	}
+	if (!words) {
+		if (bpf_probe_read_user(ret, sizeof(*ret), (void *)(code + c->p->code_check)))
+			return false;
+	} else {
+		if (bpf_probe_read_user(t->words, words * 8, (void *)(code + c->p->code_check)))
+			return false;
+		*ret = python_check_text(python_check_of(t->words, words), python_text(t, t->words[c->p->check_file & 15]));
+	}
+	known->code = code;
+	known->check = *ret;
+	known->event = t->events;
+	return true;
+}
+
+static __always_inline void python_fault(struct python_thread *t)
+{
+	t->out.flags |= PYTHON_F_FAULT;
+	t->frame = 0;
 }
 
 static long python_frame_step(__u64 index, struct python_ctx *c)
@@ -220,33 +337,35 @@ static long python_frame_step(__u64 index, struct python_ctx *c)
 	const struct python_process *p = c->p;
 	struct python_thread *t = c->t;
 	__u64 at = t->frame, code, instr;
-	__u32 n = t->out.count, check = 0;
+	__u32 n = t->out.count, check = 0, off;
 	struct python_frame *f;
+	const __u8 *raw;
 	bool fault = false;
 
 	if (!at)
 		return 1;
-	if (bpf_probe_read_user(t->raw, p->frame_bytes & 127, (void *)at)) {
-		t->out.flags |= PYTHON_F_FAULT;
-		t->frame = 0;
+	off = python_load(c, at);
+	if (off > PYTHON_CHUNK) {
+		python_fault(t);
 		return 1;
 	}
-	code = python_raw(t, p->frame_code) & ~3ull; /* 3.14 keeps tags in the low bits */
+	raw = t->chunk + off;
+	code = *(__u64 *)(raw + (p->frame_code & 0x78)) & ~3ull; /* 3.14 keeps tags in the low bits */
 	/* 3 and 4 mean "of the interpreter itself"; the one below the thread's first frame comes after a shim. */
-	if ((p->flags & PYTHON_HAS_SHIM) && t->raw[p->frame_owner & 127] >= 3) {
+	if ((p->flags & PYTHON_HAS_SHIM) && raw[p->frame_owner & 127] >= 3) {
 		python_end_loop(t, python_place(at, c->sp));
 		code = 0;
 	}
 	if (code) {
 		if (n >= PYTHON_FRAMES_MAX)
 			return 1;
+		barrier_var(n); /* clang keeps the mask then, by which the verifier of Linux 6.1 knows the bound */
 		f = &t->out.frame[n & (PYTHON_FRAMES_MAX - 1)];
-		instr = python_raw(t, p->frame_instr);
+		instr = *(__u64 *)(raw + (p->frame_instr & 0x78));
 		if (p->flags & PYTHON_INSTR_INT)
 			instr &= 0xffffffff;
-		if (bpf_probe_read_user(&check, sizeof(check), (void *)(code + p->code_check))) {
-			t->out.flags |= PYTHON_F_FAULT;
-			t->frame = 0;
+		if (!python_check(c, code, n, &check)) {
+			python_fault(t);
 			return 1;
 		}
 		f->code = code;
@@ -257,7 +376,7 @@ static long python_frame_step(__u64 index, struct python_ctx *c)
 		python_hash(&t->out, code ^ (__u64)check << 32);
 		python_hash(&t->out, instr);
 		if (p->flags & PYTHON_HAS_ENTRY) {
-			if (t->raw[p->frame_entry & 127]) {
+			if (raw[p->frame_entry & 127]) {
 				python_end_loop(t, python_place(t->cframe, c->sp));
 				t->cframe = python_word(t->cframe, p->cframe_previous, &fault);
 			}
@@ -265,7 +384,7 @@ static long python_frame_step(__u64 index, struct python_ctx *c)
 			python_end_loop(t, PYTHON_ENTRY_UNPLACED);
 		}
 	}
-	t->frame = python_raw(t, p->frame_back);
+	t->frame = *(__u64 *)(raw + (p->frame_back & 0x78));
 	return 0;
 }
 
@@ -291,10 +410,18 @@ static __always_inline struct python_stack *python_walk(struct pt_regs *ctx, __u
 	t->out.hash = c.p->serial;
 	t->cframe = 0;
 	t->frame = 0;
+	t->last = 0;
+	t->chunk_base = 0;
+	t->chunk_bytes = 0; /* the frames have changed since */
+	t->events++;
 
 	if (t->serial != c.p->serial || !(t->state ? python_state_holds(&c) : python_none_holds(&c))) {
 		t->serial = c.p->serial;
+		for (__u32 i = 0; i < PYTHON_CHECKS; i++)
+			t->checks[i].code = 0;
 		python_search(&c);
+		if (t->state && !python_read_state(&c))
+			t->state = 0;
 	}
 	if (!t->state) {
 		t->out.flags |= PYTHON_F_NO_THREAD;

@@ -23,7 +23,9 @@
 struct python_frame {
 	__u64 code;  /* address of the code object */
 	__u64 instr; /* 3.9: byte index; 3.10: index in units of 2 bytes; 3.11 and later: address of the instruction */
-	__u32 check; /* co_version (3.12 and later) or co_firstlineno: if it differs later, so does the code object */
+	/* co_version (3.12 and later) or made of what does not change in it: if it differs later, so does the code object.
+	 * Not read at every event: see PYTHON_CHECK_EVERY. */
+	__u32 check;
 	__u32 entry;
 };
 
@@ -60,6 +62,7 @@ struct python_process {
 	__u16 thread_interp;
 	__u16 thread_id;
 	__u16 thread_frame; /* of the frame, or of the record on the C stack */
+	__u16 thread_bytes; /* one read takes prev, id and frame */
 	__u16 cframe_frame;
 	__u16 cframe_previous;
 	__u16 frame_bytes; /* what one read takes: longer may run past the end of the memory the frames are in */
@@ -68,15 +71,61 @@ struct python_process {
 	__u16 frame_instr;
 	__u16 frame_owner;
 	__u16 frame_entry;
-	__u16 code_check;
+	__u16 code_check; /* where the check is made of: co_version, or from co_firstlineno to co_linetable */
+	__u16 check_words; /* 0: the check is the 32-bit word there; else python_check_of() so many 64-bit ones, ... */
+	__u16 check_file;  /* ... and python_check_text() of the str that this one of them points to */
+	__u16 pad;
 };
 
 #define PYTHON_FRAME_BYTES_MAX 120
+#define PYTHON_THREAD_BYTES_MAX 256
+#define PYTHON_CHECK_WORDS_MAX 12
+
+/* All that does not change in the life of a code object: its line and the addresses of its bytecode, names and tables. */
+static inline __attribute__((always_inline)) __u32 python_check_of(const __u64 *words, __u32 count)
+{
+	__u64 h = 0;
+
+	for (__u32 i = 0; i < PYTHON_CHECK_WORDS_MAX; i++)
+		if (i < count) {
+			h = (h ^ words[i]) * 0x9e3779b97f4a7c15ull;
+			h ^= h >> 29;
+		}
+	return (__u32)(h ^ h >> 32);
+}
+
+/*
+ * Code that is freed and made again in a loop often gets all its addresses again; the name of its file tells it apart.
+ * words: so many from a str at PYTHON_TEXT_AT (3.9 to 3.11: length, hash, state, wchar_t form, then the characters of an
+ * ASCII string, those of others 24 bytes on), zeros where its page ends. Only what never changes goes in.
+ */
+#define PYTHON_TEXT_AT 16
+#define PYTHON_TEXT_WORDS 14
+
+static inline __attribute__((always_inline)) __u32 python_check_text(__u32 check, const __u64 *words)
+{
+	__u64 first = words[2] >> 6 & 1 ? 4 : 7, width = words[2] >> 2 & 7, bytes = words[0], h = check ^ bytes << 32;
+
+	if (bytes > PYTHON_TEXT_WORDS * 8)
+		bytes = PYTHON_TEXT_WORDS * 8;
+	bytes *= width ? width : 1;
+	for (__u32 i = 4; i < PYTHON_TEXT_WORDS; i++) {
+		__u64 at = (i - first) * 8, word = words[i];
+
+		if (i < first || at >= bytes)
+			continue;
+		if (bytes - at < 8)
+			word &= (1ull << (bytes - at) * 8) - 1;
+		h = (h ^ word) * 0x9e3779b97f4a7c15ull;
+		h ^= h >> 29;
+	}
+	return (__u32)(h ^ h >> 32);
+}
 
 #ifndef __cplusplus
 _Static_assert(sizeof(struct python_frame) == 24, "struct python_frame");
 _Static_assert(sizeof(struct python_stack) == 16 + 24 * PYTHON_FRAMES_MAX, "struct python_stack");
-_Static_assert(sizeof(struct python_process) == 56, "struct python_process");
+_Static_assert(sizeof(struct python_process) == 64, "struct python_process");
 #endif
 
 #endif

@@ -22,13 +22,17 @@ struct reader { /* pointers only: see struct thread_state */
 	const struct stack_path *path;
 };
 
-/* Fills the chunk from addr to the end of its page: what lies there can be read, and the page behind the top of a stack,
+/* Fills the chunk from addr to the last slot, but not beyond the end of the page: what lies there can be read, and the page behind the top of a stack,
  * which cannot, is never touched. An exception costs more than all the rest. */
 static __always_inline bool fill_chunk(struct reader *r, __u64 addr)
 {
-	__u64 len = STACK_PIECE - (addr & (STACK_PIECE - 1));
+	__u64 len = STACK_PIECE - (addr & (STACK_PIECE - 1)), wanted = r->ts->stack_limit - addr;
 
-	if (bpf_probe_read_user(r->ts->chunk, len, (void *)addr))
+	if (wanted < len)
+		len = wanted;
+	if (len > CHUNK_WORDS * 8)
+		len = CHUNK_WORDS * 8;
+	if (!len || bpf_probe_read_user(r->ts->chunk, len, (void *)addr))
 		return false;
 	r->ts->chunk_base = addr;
 	r->ts->chunk_bytes = len;
@@ -48,7 +52,7 @@ static __always_inline __u64 slot_word(struct reader *r, __u32 slot)
 		}
 		off = 0;
 	}
-	word = ts->chunk[(off / 8) & (STACK_PIECE / 8 - 1)];
+	word = ts->chunk[(off / 8) & (CHUNK_WORDS - 1)];
 	return slot & STACK_SLOT_RELATIVE ? word - ts->stack_sp : word;
 }
 
@@ -114,7 +118,12 @@ static __always_inline void hash_registers(struct reader *r, __u32 mask)
 static __always_inline bool is_this(struct reader *r, const struct stack_path *path)
 {
 	r->path = path;
+	if (path->slots)
+		r->ts->stack_limit = r->ts->stack_sp +
+				     8 + (path->slot[(path->slots - 1) & (STACK_SLOTS_MAX - 1)] & STACK_SLOT_OFFSET) * 8ull;
 	r->ts->stack_hash = STACK_HASH_INIT;
+	/* Unrolled, because Linux 6.1 wants the head of a loop to be reached by jumps only, and clang decides that. */
+#pragma clang loop unroll(full)
 	for (__u32 i = 0; i < SLOTS_INLINE; i++)
 		if (hash_slot(i, r))
 			goto hashed;
@@ -130,6 +139,7 @@ static __always_inline __u64 branch_key(struct reader *r, const struct stack_pat
 	__u64 word;
 
 	if (branch->slots) {
+		r->ts->stack_limit = r->ts->stack_sp + 8 + (branch->slot[0] & STACK_SLOT_OFFSET) * 8ull;
 		word = slot_word(r, branch->slot[0]);
 	} else {
 		load_registers(r);
@@ -155,14 +165,19 @@ static long descend(__u64 index, struct reader *r)
 /* The number of the stack, 0 = not known. */
 static __always_inline __u64 known_stack(struct reader *r)
 {
-	__u64 key = r->ts->stack_path;
+	__u64 key = r->ts->stack_path, number;
 
 	r->path = bpf_map_lookup_elem(&paths, &key);
 	if (r->path && !r->path->stack) {
 		r->ts->stack_hash = key;
 		bpf_loop(STACK_TREE_DEPTH, descend, r, 0);
 	}
-	return r->path && r->path->stack && is_this(r, r->path) ? r->path->stack : 0;
+	if (!r->path)
+		return 0;
+	/* The map may give the memory to another path meanwhile: numbers are never used twice, so the same one before and
+	 * after means that what was between them belonged to it. */
+	number = *(volatile const __u64 *)&r->path->stack;
+	return number && is_this(r, r->path) && *(volatile const __u64 *)&r->path->stack == number ? number : 0;
 }
 
 /*
@@ -185,18 +200,36 @@ static __always_inline __u64 stack_end(__u64 sp)
 	return a == ~0ull ? 0 : sp + a;
 }
 
-/* One copy more in this second? */
-static __always_inline bool may_copy(__u64 bytes)
+static __always_inline bool may_spend(__u64 *paid_ns, __u64 now, __u64 cost, __u64 ahead)
 {
-	__u64 now = bpf_ktime_get_ns(), start = copy_second_ns, limit = stacks_per_second;
+	__u64 paid = *paid_ns;
 
-	if (now - start >= 1000000000ull && __sync_val_compare_and_swap(&copy_second_ns, start, now) == start)
-		copy_count = 0;
+	for (int i = 0; i < 4; i++) {
+		__u64 from = paid > now ? paid : now, was;
+
+		if (from - now > ahead)
+			return false;
+		was = __sync_val_compare_and_swap(paid_ns, paid, from + cost);
+		if (was == paid)
+			return true;
+		paid = was;
+	}
+	return false;
+}
+
+/*
+ * One copy more? Each takes its share of a second from the budget, which may be ahead of the clock by STACK_BURST_SEC: a
+ * program that starts has hundreds of new stacks at once. (The generic cell rate algorithm, ITU-T I.371.) A quarter is
+ * kept for large allocations, and one process cannot take more than three quarters.
+ */
+static __always_inline bool may_copy(struct books *b, __u64 bytes)
+{
+	__u64 now = bpf_ktime_get_ns(), ahead = STACK_BURST_SEC * 1000000000ull;
+
 	if (bytes < LARGE_BYTES)
-		limit -= limit / 4;
-	if (copy_count >= limit) /* without writing: many threads may be here */
-		return false;
-	return __sync_fetch_and_add(&copy_count, 1) < limit;
+		ahead -= ahead / 4;
+	return may_spend(&b->copies_paid_ns, now, copy_ns + copy_ns / 3, ahead) &&
+	       may_spend(&copies_paid_ns, now, copy_ns, ahead);
 }
 
 struct copy {
@@ -225,6 +258,9 @@ static __always_inline void copy_registers(struct event_stack *ev, struct pt_reg
 	ev->regs.lr = ctx->user_regs.regs[30];
 #endif
 }
+
+#define COPY_FULL 1  /* no room in the ring */
+#define COPY_FAULT 2 /* the first word cannot be read */
 
 struct pieces {
 	struct event_stack *ev;
@@ -270,11 +306,13 @@ COPY_PIECES(65536)
 /* The classes have room for one piece more than the largest copy in them, so that any piece fits. */
 static __always_inline int send_class(struct copy *c, const __u64 size, void *copy_piece_fn)
 {
-	struct event_stack *ev = bpf_ringbuf_reserve(&ring, sizeof(*ev) + size + STACK_PIECE, 0);
+	/* Copies may fill half of the ring: the other half is for the books. */
+	struct event_stack *ev = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > ring_mark_bytes ? NULL :
+				 bpf_ringbuf_reserve(&ring, sizeof(*ev) + size + STACK_PIECE, 0);
 	__u64 bytes = c->ts->stack_bytes, sp = c->ts->stack_sp;
 
 	if (!ev)
-		return -1;
+		return COPY_FULL;
 	__builtin_memset(&ev->head, 0, sizeof(ev->head));
 	ev->head.type = EVENT_STACK;
 	ev->head.call = c->ts->call;
@@ -299,6 +337,10 @@ static __always_inline int send_class(struct copy *c, const __u64 size, void *co
 
 		bpf_loop(STACK_PIECES_MAX, copy_piece_fn, &p, 0);
 		ev->missing = p.missing;
+		if (p.missing & 1 || !ev->copy_bytes) {
+			bpf_ringbuf_discard(ev, 0);
+			return COPY_FAULT;
+		}
 	}
 	bpf_ringbuf_submit(ev, BPF_RB_FORCE_WAKEUP);
 	return 0;
@@ -351,6 +393,7 @@ static __always_inline void take_stack(struct pt_regs *ctx, struct books *b, __u
 {
 	struct copy c = { .ctx = ctx, .b = b, .ts = ts, .pid = pid };
 	struct reader r = { .ctx = ctx, .ts = ts };
+	int failed;
 
 	ts->stack_reason = STACK_OK;
 	c.python = python_walk(ctx, pid, b->start_ns);
@@ -358,25 +401,26 @@ static __always_inline void take_stack(struct pt_regs *ctx, struct books *b, __u
 	ts->stack = known_stack(&r);
 	if (ts->stack) {
 		count(COUNTER_STACK_KNOWN);
-		if (++ts->known % CHECK_EVERY || !may_copy(bytes))
+		if (++ts->known % CHECK_EVERY || !may_copy(b, bytes))
 			return;
 		ts->stack_flags |= STACK_F_CHECK;
-	} else if (!may_copy(bytes)) {
+	} else if (!may_copy(b, bytes)) {
 		ts->stack_reason = STACK_SAMPLED;
 		count(COUNTER_STACK_SAMPLED);
 		return;
 	} else {
 		ts->stack = __sync_fetch_and_add(&next_stack, 1);
 	}
-	if (send_copy(&c) == 0) {
+	failed = send_copy(&c);
+	if (!failed) {
 		count(COUNTER_STACK_COPIED);
 		return;
 	}
-	count(COUNTER_STACK_LOST);
+	count(failed == COPY_FAULT ? COUNTER_STACK_FAULT : COUNTER_STACK_LOST);
 	if (ts->stack_flags & STACK_F_CHECK)
 		return;
 	ts->stack = 0;
-	ts->stack_reason = STACK_LOST;
+	ts->stack_reason = failed == COPY_FAULT ? STACK_FAULT : STACK_LOST;
 }
 
 #endif

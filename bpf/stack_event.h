@@ -11,6 +11,7 @@
 #include "event.h"
 #include "python_event.h"
 
+#define STACK_BURST_SEC 4     /* so many seconds' budget of copies may be taken at once */
 #define STACK_COPY_MAX 65536 /* bytes, from the stack pointer up */
 #define STACK_PIECE 4096     /* what is read at once: never across a page */
 #define STACK_PIECES_MAX (STACK_COPY_MAX / STACK_PIECE + 1)
@@ -45,7 +46,7 @@ struct event_stack {
  * slots hash to what they should. Where several stacks share a path, a branch tells them apart by the first word that
  * differs: the key of the child is the hash of the branch's key and that word.
  */
-#define STACK_SLOTS_MAX 128
+#define STACK_SLOTS_MAX 256
 #define STACK_SLOT_RELATIVE 0x8000u /* the word is an address: what counts is its distance from sp */
 #define STACK_SLOT_OFFSET 0x7fffu   /* in words of 8 bytes from sp */
 #define STACK_TREE_DEPTH 32	    /* branches on the way to a leaf */

@@ -9,8 +9,9 @@ struct limits {
 	uint32_t live_allocations;  /* over all processes */
 	uint32_t sites_per_process; /* call sites whose bytes are kept apart; the rest share one "other" site */
 	uint32_t stacks_per_process;
-	uint32_t stacks_per_second; /* new stacks that are unwound; over it bytes are counted without one ("sampled") */
-	uint32_t learned_stacks;    /* known again in the probe, over all processes; the least recently used go first */
+	uint32_t stacks_per_second; /* new stacks that are unwound, up to four times as many at once; over it bytes
+				       are counted without a stack ("sampled") */
+	uint32_t learned_stacks;    /* known again in the probe, over all processes; over it a process starts anew */
 	uint32_t incidents;	    /* states of rules kept at once */
 	uint32_t queue;		    /* records waiting to be written */
 	uint32_t ring_bytes;	    /* power of two */
@@ -21,6 +22,6 @@ struct limits {
 #define LIMITS_DEFAULT                                                                                                 \
 	{                                                                                                              \
 		.processes = 10000, .live_allocations = 1048576, .sites_per_process = 4096,                            \
-		.stacks_per_process = 4096, .stacks_per_second = 500, .learned_stacks = 16384, .incidents = 10000,     \
+		.stacks_per_process = 4096, .stacks_per_second = 500, .learned_stacks = 8192, .incidents = 10000,     \
 		.queue = 256, .ring_bytes = 8u << 20, .records_per_minute = 60, .libraries = 64,                       \
 	}

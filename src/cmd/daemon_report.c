@@ -176,6 +176,7 @@ static void stacks_json(struct daemon *d, struct strbuf *sb)
 	json_u64(sb, "incomplete", s.incomplete);
 	json_u64(sb, "dropped", s.dropped);
 	json_u64(sb, "queued", s.queued);
+	json_u64(sb, "repeated", s.repeated);
 	json_u64(sb, "learned", s.learned);
 	json_u64(sb, "unlearnable", s.unlearnable);
 	json_u64(sb, "learn_failed", s.learn_failed);
@@ -248,7 +249,8 @@ static void limits_json(struct daemon *d, struct strbuf *sb)
 	one_limit(sb, "kernel_processes", d->known.len, l->processes, c[COUNTER_PROCESS_FULL]);
 	one_limit(sb, "live_allocations", live, l->live_allocations, c[COUNTER_LIVE_FULL]);
 	one_limit(sb, "queue", rs.queued, l->queue, rs.dropped);
-	one_limit(sb, "stacks_per_second", tracer_copies(d->tracer), l->stacks_per_second, c[COUNTER_STACK_SAMPLED]);
+	one_limit(sb, "stacks_per_second", tracer_copies(d->tracer, clock_monotonic_ns()) / STACK_BURST_SEC,
+		  l->stacks_per_second, c[COUNTER_STACK_SAMPLED]);
 	one_limit(sb, "learned_stacks", st.nodes, l->learned_stacks, st.relearned);
 	one_limit(sb, "libraries", libraries_count(d->libraries), l->libraries, libraries_overflows(d->libraries));
 	strbuf_addc(sb, ']');

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "trace/calls.h"
 #include "base/map64.h"
 
 /* Between a block's entry into the map and its event in the ring lie some hundred ns, or a preemption. */
@@ -107,7 +108,7 @@ static int add_block(const struct live_key *k, const struct live_value *v, void 
 	struct event ev = {
 		.type = EVENT_ALLOC,
 		.class = (uint8_t)v->class,
-		.stack_reason = v->stack ? STACK_OK : STACK_NONE,
+		.stack_reason = v->stack ? STACK_OK : call_takes_stack(v->call) ? STACK_SAMPLED : STACK_NONE,
 		.call = v->call,
 		.tid = v->tid,
 		.time_ns = v->birth_ns,

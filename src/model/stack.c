@@ -23,9 +23,15 @@ static void wait_init(void)
 	(void)pthread_condattr_destroy(&attr);
 }
 
+struct frames *frames_ref(struct frames *f)
+{
+	(void)atomic_fetch_add_explicit(&f->more, 1, memory_order_relaxed);
+	return f;
+}
+
 void frames_free(struct frames *f)
 {
-	if (!f)
+	if (!f || atomic_fetch_sub_explicit(&f->more, 1, memory_order_acq_rel) != 0)
 		return;
 	address_space_unref(f->space);
 	free(f->list);
@@ -107,6 +113,11 @@ void stack_set_frames(struct stack *s, struct frames *frames)
 const struct frames *stack_frames(const struct stack *s)
 {
 	return atomic_load_explicit(&s->frames, memory_order_acquire);
+}
+
+struct frames *stack_frames_ref(const struct stack *s)
+{
+	return frames_ref(atomic_load_explicit(&s->frames, memory_order_acquire));
 }
 
 bool stack_is_done(const struct stack *s)

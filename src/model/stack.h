@@ -58,6 +58,7 @@ struct frame {
 };
 
 struct frames {
+	atomic_uint more; /* references beside the first */
 	size_t count;
 	struct frame *list;	     /* innermost first */
 	struct address_space *space; /* a reference; may be NULL */
@@ -68,7 +69,8 @@ struct frames {
 	char *strings; /* storage of function and file */
 };
 
-void frames_free(struct frames *f); /* accepts NULL */
+struct frames *frames_ref(struct frames *f);
+void frames_free(struct frames *f); /* gives up a reference; accepts NULL */
 DEFINE_CLEANUP(struct frames, frames_free)
 
 struct stack {
@@ -77,6 +79,7 @@ struct stack {
 	uint32_t pid;
 	uint64_t start_ns; /* of the process */
 	uint64_t time_ns;
+	uint64_t learned_ns; /* the resolver's: since when the probe knows it */
 	struct event_stack *raw; /* what the probe took; the resolver's alone, NULL once there are frames */
 	_Atomic(struct frames *) frames; /* see stack_frames() */
 	atomic_bool is_done;
@@ -92,6 +95,8 @@ DEFINE_CLEANUP(struct stack, stack_unref)
 
 /* The resolver's answer, once: takes the frames, frees raw and wakes who waits. NULL: it could not be resolved. */
 void stack_set_frames(struct stack *s, struct frames *frames);
+/* Of another stack that is the same one; s has been resolved. A reference. */
+struct frames *stack_frames_ref(const struct stack *s);
 /* Borrowed from s. NULL while it is not resolved, or if it could not be. */
 const struct frames *stack_frames(const struct stack *s);
 bool stack_is_done(const struct stack *s);

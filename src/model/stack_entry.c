@@ -70,10 +70,9 @@ static size_t process_sweep_stacks(struct process *p, uint64_t max_age)
 			list[len++] = e;
 	}
 	for (size_t i = 0; i < len; i++) {
-		if (!entry_is_spent(list[i])) {
-			p->stacks_dropped++;
-			entry_forget(p, list[i]->number, list[i]->stack);
-		}
+		p->stacks_dropped += !entry_is_spent(list[i]);
+		/* A copy too may have been learned under its own number, if what was learned before was forgotten. */
+		entry_forget(p, list[i]->number, list[i]->stack);
 		entry_drop(p, list[i]);
 	}
 	return len;

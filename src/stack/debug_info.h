@@ -21,8 +21,8 @@ struct debug_limits {
 };
 #define DEBUG_LIMITS_DEFAULT                                                                                           \
 	{                                                                                                              \
-		.max_symbols = 8000000, .max_minidebug = 16u << 20, .max_line_bytes = 256u << 20,                      \
-		.max_crc_bytes = 256u << 20,                                                                           \
+		.max_symbols = 8000000, .max_minidebug = 16u << 20, .max_line_bytes = 64u << 20,                      \
+		.max_crc_bytes = 64u << 20,                                                                           \
 	}
 
 /*

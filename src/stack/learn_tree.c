@@ -15,10 +15,11 @@ struct learn_node {
 	uint64_t words[]; /* leaf: of each slot, as they enter the hash */
 };
 
-/* What tells stacks apart: registers by number, then slots in their order. */
+/* What tells stacks apart: the word of a slot, or a register, where it is what decides where that slot lies. */
 struct place {
+	uint32_t index; /* of the slot in the leaf */
 	bool is_register;
-	uint32_t index; /* of the register; of the slot in the leaf */
+	uint32_t number; /* of the register */
 	uint16_t slot;
 };
 
@@ -96,34 +97,42 @@ static bool same_stack(const struct learn_node *a, const struct learn_node *b)
 	       memcmp(a->registers, b->registers, sizeof(a->registers)) == 0;
 }
 
-/* The first place where two leaves differ. False: at none that both have. */
-static bool first_difference(const struct learn_node *a, const struct learn_node *b, struct place *ret)
+static bool differing_register(const struct learn_node *a, const struct learn_node *b, uint32_t index, struct place *ret)
 {
 	const uint32_t both = a->path.registers & b->path.registers;
 
 	for (uint32_t i = 0; i < REGISTERS; i++) {
 		if ((both >> i & 1) && a->registers[i] != b->registers[i]) {
-			*ret = (struct place){ .is_register = true, .index = i };
-			return true;
-		}
-	}
-	for (uint32_t i = 0; i < a->path.slots && i < b->path.slots; i++) {
-		/* Equal so far, so the next slot must lie at the same place. */
-		if (a->path.slot[i] != b->path.slot[i])
-			return false;
-		if (a->words[i] != b->words[i]) {
-			*ret = (struct place){ .index = i, .slot = a->path.slot[i] };
+			*ret = (struct place){ .index = index, .is_register = true, .number = i };
 			return true;
 		}
 	}
 	return false;
 }
 
+/*
+ * The first place where two leaves differ. False: at none that both have. All leaves of a path that are equal up to there
+ * have that place too: equal words are equal frames so far, which are left by the same rules.
+ */
+static bool first_difference(const struct learn_node *a, const struct learn_node *b, struct place *ret)
+{
+	uint32_t i;
+
+	for (i = 0; i < a->path.slots && i < b->path.slots; i++) {
+		/* Equal so far, and yet the next slot lies elsewhere: by a register. */
+		if (a->path.slot[i] != b->path.slot[i])
+			break;
+		if (a->words[i] != b->words[i]) {
+			*ret = (struct place){ .index = i, .slot = a->path.slot[i] };
+			return true;
+		}
+	}
+	return differing_register(a, b, i, ret);
+}
+
 static bool is_before(const struct place *a, const struct place *b)
 {
-	if (a->is_register != b->is_register)
-		return a->is_register;
-	return a->index < b->index;
+	return a->index != b->index ? a->index < b->index : a->is_register && !b->is_register;
 }
 
 /* The leaf's word at a branch. False: it has none there. */
@@ -146,7 +155,7 @@ static bool word_at(const struct learn_node *leaf, const struct stack_path *bran
 
 static void branch_at(const struct place *p, struct stack_path *ret)
 {
-	*ret = (struct stack_path){ .hash = p->is_register ? p->index : 0, .slots = !p->is_register };
+	*ret = (struct stack_path){ .hash = p->is_register ? p->number : 0, .slots = !p->is_register };
 	ret->slot[0] = p->slot;
 }
 
@@ -296,9 +305,22 @@ static int build(struct adding *a, uint64_t key, struct learn_node **leaves, siz
 	return a->put(key, &branch, a->userdata) ?: r;
 }
 
+static bool find_leaf(const struct learn_tree *t, uint64_t number)
+{
+	size_t iter = 0;
+	void *value;
+
+	while (map64_next(&t->nodes, &iter, NULL, &value)) {
+		if (((const struct learn_node *)value)->path.stack == number)
+			return true;
+	}
+	return false;
+}
+
 /* All stacks of a path anew, with fresh: a difference lies before one that is there. */
 static int rebuild(struct adding *a, uint64_t root, struct learn_node *fresh)
 {
+	const uint64_t number = fresh->path.stack;
 	struct learn_node **leaves;
 	size_t iter = 0, n = 0, cap = a->t->leaves + 1;
 	uint64_t key, *keys;
@@ -328,7 +350,8 @@ static int rebuild(struct adding *a, uint64_t root, struct learn_node *fresh)
 	r = build(a, root, leaves, n, 0);
 	free(leaves);
 	free(keys);
-	return r;
+	/* What could not be told apart was forgotten, fresh perhaps. */
+	return r < 0 || find_leaf(a->t, number) ? r : -EINVAL;
 }
 
 int learn_tree_add(struct learn_tree *t, const struct event_stack *raw, const struct stack_path *path,
@@ -337,6 +360,7 @@ int learn_tree_add(struct learn_tree *t, const struct event_stack *raw, const st
 	struct adding a = { .t = t, .put = put, .userdata = userdata };
 	struct learn_node *fresh = NULL, *n;
 	uint64_t key = raw->path, word = 0;
+	unsigned int depth;
 	struct place p;
 	int r;
 
@@ -344,7 +368,7 @@ int learn_tree_add(struct learn_tree *t, const struct event_stack *raw, const st
 	if (r < 0)
 		return r;
 	*ret_stack = path->stack;
-	for (unsigned int depth = 0; depth < STACK_TREE_DEPTH; depth++) {
+	for (depth = 0; depth < STACK_TREE_DEPTH; depth++) {
 		n = map64_get(&t->nodes, key);
 		if (!n) {
 			r = put(key, &fresh->path, userdata);
@@ -376,11 +400,66 @@ int learn_tree_add(struct learn_tree *t, const struct event_stack *raw, const st
 		free(fresh);
 		return r < 0 ? r : -EEXIST;
 	}
-	if (!first_difference(n, fresh, &p)) {
+	if (depth == STACK_TREE_DEPTH || !first_difference(n, fresh, &p)) {
 		free(fresh);
-		return -EINVAL;
+		return depth == STACK_TREE_DEPTH ? -E2BIG : -EINVAL;
 	}
 	return split(&a, key, fresh, &p);
+}
+
+/* The word of a copy at a branch, which is that of the probe. False: outside of the copy. */
+static bool branch_word(const struct event_stack *raw, const struct stack_path *branch, uint64_t *ret)
+{
+	if (branch->slots)
+		return raw_word(raw, branch->slot[0], ret);
+	*ret = raw_register(raw, (unsigned int)branch->hash) - raw->regs.sp;
+	return true;
+}
+
+static bool is_leaf_of(const struct learn_node *n, const struct event_stack *raw)
+{
+	uint64_t word;
+
+	for (unsigned int i = 0; i < REGISTERS; i++) {
+		if ((n->path.registers >> i & 1) && raw_register(raw, i) - raw->regs.sp != n->registers[i])
+			return false;
+	}
+	for (uint32_t i = 0; i < n->path.slots; i++) {
+		if (!raw_word(raw, n->path.slot[i], &word) || word != n->words[i])
+			return false;
+	}
+	return true;
+}
+
+uint64_t learn_tree_find(const struct learn_tree *t, const struct event_stack *raw)
+{
+	uint64_t key = raw->path, word = 0;
+
+	for (unsigned int i = 0; i <= STACK_TREE_DEPTH; i++) {
+		const struct learn_node *n = map64_get(&t->nodes, key);
+
+		if (!n)
+			return 0;
+		if (is_leaf(n))
+			return is_leaf_of(n, raw) ? n->path.stack : 0;
+		if (!branch_word(raw, &n->path, &word))
+			return 0;
+		key = stack_hash_word(key, word);
+	}
+	return 0;
+}
+
+void learn_tree_repeat(const struct learn_tree *t, const struct event_stack *raw, learn_put_fn put, void *userdata)
+{
+	uint64_t key = raw->path, word = 0;
+
+	for (unsigned int i = 0; i <= STACK_TREE_DEPTH; i++) {
+		const struct learn_node *n = map64_get(&t->nodes, key);
+
+		if (!n || put(key, &n->path, userdata) < 0 || is_leaf(n) || !branch_word(raw, &n->path, &word))
+			return;
+		key = stack_hash_word(key, word);
+	}
 }
 
 void learn_tree_remove(struct learn_tree *t, uint64_t stack, learn_put_fn put, void *userdata)

@@ -27,6 +27,10 @@ typedef int (*learn_put_fn)(uint64_t key, const struct stack_path *path, void *u
  */
 int learn_tree_add(struct learn_tree *t, const struct event_stack *raw, const struct stack_path *path,
 		   learn_put_fn put, void *userdata, uint64_t *ret_stack);
+/* What the probe would find, were its map as it should be: the number of a stack, 0 = not known. */
+uint64_t learn_tree_find(const struct learn_tree *t, const struct event_stack *raw);
+/* Writes the nodes on the way to a known stack anew: the probe's map has dropped them, or has not seen them yet. */
+void learn_tree_repeat(const struct learn_tree *t, const struct event_stack *raw, learn_put_fn put, void *userdata);
 /* Forgets the stack with this number. */
 void learn_tree_remove(struct learn_tree *t, uint64_t stack, learn_put_fn put, void *userdata);
 /* Forgets all; put may be NULL (the process is gone, and its keys with it). */

@@ -151,7 +151,7 @@ bool mapping_same_file(const struct mapping *a, const struct mapping *b)
 	if (a->inode != b->inode || a->dev_major != b->dev_major || a->dev_minor != b->dev_minor)
 		return false;
 	len = mapping_path_len(a);
-	return len == mapping_path_len(b) && memcmp(a->path, b->path, len) == 0;
+	return len == mapping_path_len(b) && (!len || memcmp(a->path, b->path, len) == 0);
 }
 
 /*

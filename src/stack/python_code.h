@@ -27,13 +27,16 @@ DEFINE_CLEANUP(struct python_codes, python_codes_free)
 struct python_name {
 	const char *function; /* qualified from 3.11 on */
 	const char *file;
-	uint32_t line; /* 0 = not known */
+	/* 0 = the instruction has none: the compiler made it up. A name that is given is whole: what could not be read,
+	 * or not be trusted, is an error. */
+	uint32_t line;
 	uint32_t first_line; /* of the function */
 };
 
 /*
- * 0; -ESTALE: other things are at that address by now ("code object was freed"); -ESRCH: the process is gone and the
- * code object was never read; -EPERM; -ENOMEM. Reads at most a few hundred KiB.
+ * 0; -ESTALE: other things are at that address by now, or were before all was read ("code object was freed"); -ESRCH:
+ * the process is gone and the code object was never read; -EPERM; -ENOMEM. What is known by the frame's address and
+ * check is not read again; else five reads, a few more for long names, of a few hundred KiB at most.
  */
 int python_codes_resolve(struct python_codes *c, const struct memory *m, const struct python_info *info,
 			 const struct python_frame *f, struct python_name *ret);

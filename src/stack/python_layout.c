@@ -26,7 +26,7 @@ static const struct version_layout versions[] = {
 		.probe = { .flags = PYTHON_INSTR_INT, .interp_next = 0, .interp_threads = 8,
 			   .interp_thread_count = 3496, .thread_next = 8, .thread_interp = 16, .thread_id = 176,
 			   .thread_frame = 24, .frame_bytes = 112, .frame_back = 24, .frame_code = 32,
-			   .frame_instr = 104, .code_check = 40 },
+			   .frame_instr = 104, .code_check = 40, .check_words = 11, .check_file = 8 },
 		.names = { .lines = PYTHON_LINES_LNOTAB, .code_bytes = 128, .code_filename = 104, .code_name = 112,
 			   .code_table = 120, .code_first_line = 40, .code_check = 40, .str_length = 16,
 			   .str_state = 32, .str_ascii = 48, .str_wide = 72, .bytes_length = 16, .bytes_data = 32 },
@@ -37,7 +37,7 @@ static const struct version_layout versions[] = {
 		.probe = { .flags = PYTHON_INSTR_INT, .interp_next = 0, .interp_threads = 8,
 			   .interp_thread_count = 3448, .thread_next = 8, .thread_interp = 16, .thread_id = 176,
 			   .thread_frame = 24, .frame_bytes = 104, .frame_back = 24, .frame_code = 32,
-			   .frame_instr = 96, .code_check = 40 },
+			   .frame_instr = 96, .code_check = 40, .check_words = 11, .check_file = 8 },
 		.names = { .lines = PYTHON_LINES_RANGES, .code_bytes = 128, .code_filename = 104, .code_name = 112,
 			   .code_table = 120, .code_first_line = 40, .code_check = 40, .str_length = 16,
 			   .str_state = 32, .str_ascii = 48, .str_wide = 72, .bytes_length = 16, .bytes_data = 32 },
@@ -49,11 +49,11 @@ static const struct version_layout versions[] = {
 			   .interp_thread_count = 8, .thread_next = 8, .thread_interp = 16, .thread_id = 152,
 			   .thread_frame = 56, .cframe_frame = 8, .cframe_previous = 16, .frame_bytes = 72,
 			   .frame_back = 48, .frame_code = 32, .frame_instr = 56, .frame_owner = 69,
-			   .frame_entry = 68, .code_check = 72 },
+			   .frame_entry = 68, .code_check = 72, .check_words = 9, .check_file = 5 },
 		.names = { .lines = PYTHON_LINES_LOCATIONS, .code_bytes = 144, .code_filename = 112, .code_name = 120,
 			   .code_qualname = 128, .code_table = 136, .code_first_line = 72, .code_check = 72,
-			   .code_instrs = 184, .str_length = 16, .str_state = 32, .str_ascii = 48, .str_wide = 72,
-			   .bytes_length = 16, .bytes_data = 32 },
+			   .code_instrs = 184, .code_units = 16, .str_length = 16, .str_state = 32, .str_ascii = 48,
+			   .str_wide = 72, .bytes_length = 16, .bytes_data = 32 },
 	},
 	{
 		.minor = 12,
@@ -64,20 +64,24 @@ static const struct version_layout versions[] = {
 			   .frame_back = 8, .frame_code = 0, .frame_instr = 56, .frame_owner = 70, .code_check = 92 },
 		.names = { .lines = PYTHON_LINES_LOCATIONS, .code_bytes = 144, .code_filename = 112, .code_name = 120,
 			   .code_qualname = 128, .code_table = 136, .code_first_line = 68, .code_check = 92,
-			   .code_instrs = 192, .str_length = 16, .str_state = 32, .str_ascii = 40, .str_wide = 56,
-			   .bytes_length = 16, .bytes_data = 32 },
+			   .code_instrs = 192, .code_units = 16, .str_length = 16, .str_state = 32, .str_ascii = 40,
+			   .str_wide = 56, .bytes_length = 16, .bytes_data = 32 },
 	},
 	{
 		.minor = 13,
 		.probe = { .flags = PYTHON_HAS_SHIM },
-		.names = { .lines = PYTHON_LINES_LOCATIONS, .bytes_length = 16, .bytes_data = 32 },
+		.names = { .lines = PYTHON_LINES_LOCATIONS, .code_units = 16, .bytes_length = 16, .bytes_data = 32 },
 	},
 	{
 		.minor = 14,
 		.probe = { .flags = PYTHON_HAS_SHIM },
-		.names = { .lines = PYTHON_LINES_LOCATIONS, .bytes_length = 16, .bytes_data = 32 },
+		.names = { .lines = PYTHON_LINES_LOCATIONS, .code_units = 16, .bytes_length = 16, .bytes_data = 32 },
 	},
 };
+
+/* No count has more than 32 bits; from 3.14 on it is an int, flags lie above it, and 16 bits that are never needed. */
+#define REFCOUNT_ZERO 0xffffffff00000000ull
+#define REFCOUNT_ZERO_14 0x0000ffff00000000ull
 
 /* Positions in the interpreter's own table, in bytes; every entry is 8 bytes. */
 struct table_positions {
@@ -124,23 +128,24 @@ static bool table_offset(const uint8_t *table, uint16_t position, uint64_t max, 
 
 static bool table_probe(const uint8_t *t, const struct table_positions *at, struct python_process *p, uint16_t *heads)
 {
-	const uint64_t frame_max = PYTHON_FRAME_BYTES_MAX - 8;
+	const uint64_t frame_max = PYTHON_FRAME_BYTES_MAX - 8, thread_max = PYTHON_THREAD_BYTES_MAX - 16;
 
 	if (!table_offset(t, at->heads, UINT16_MAX, heads) ||
 	    !table_offset(t, at->interp_next, UINT16_MAX, &p->interp_next) ||
 	    !table_offset(t, at->interp_threads, UINT16_MAX, &p->interp_threads) ||
-	    !table_offset(t, at->thread_prev, UINT16_MAX, &p->thread_prev) ||
+	    !table_offset(t, at->thread_prev, thread_max, &p->thread_prev) ||
 	    !table_offset(t, at->thread_next, UINT16_MAX, &p->thread_next) ||
 	    !table_offset(t, at->thread_interp, UINT16_MAX, &p->thread_interp) ||
-	    !table_offset(t, at->thread_frame, UINT16_MAX, &p->thread_frame) ||
-	    !table_offset(t, at->thread_id, UINT16_MAX, &p->thread_id) ||
+	    !table_offset(t, at->thread_frame, thread_max, &p->thread_frame) ||
+	    !table_offset(t, at->thread_id, thread_max, &p->thread_id) ||
 	    !table_offset(t, at->frame_back, frame_max, &p->frame_back) ||
 	    !table_offset(t, at->frame_code, frame_max, &p->frame_code) ||
 	    !table_offset(t, at->frame_instr, frame_max, &p->frame_instr) ||
 	    !table_offset(t, at->frame_owner, frame_max, &p->frame_owner))
 		return false;
 	/* The probe reads whole words. */
-	if ((p->frame_back | p->frame_code | p->frame_instr) & 7 || p->interp_threads < 8)
+	if ((p->frame_back | p->frame_code | p->frame_instr | p->thread_prev | p->thread_frame | p->thread_id) & 7 ||
+	    p->interp_threads < 8)
 		return false;
 	p->interp_thread_count = p->interp_threads - 8; /* threads = { next_unique_id, head, ... } since 3.11 */
 	/* The owner is the last of what we need. */
@@ -164,9 +169,11 @@ static bool table_names(const uint8_t *t, const struct table_positions *at, stru
 		return false;
 	n->str_wide = n->str_ascii + 16; /* utf8_length and utf8 come between */
 	/* co_version is not in the table: it has been 24 bytes behind co_firstlineno since 3.12. */
-	n->code_check = n->code_first_line == 68 ? 92 : n->code_first_line;
+	if (n->code_first_line != 68) /* another build than those we know */
+		return false;
+	n->code_check = 92;
 	n->code_bytes = (uint16_t)(MAX(MAX(n->code_filename, n->code_name), MAX(n->code_qualname, n->code_table)) + 8);
-	n->code_bytes = MAX(n->code_bytes, (uint16_t)(n->code_check + 4));
+	n->code_bytes = (uint16_t)MAX(n->code_bytes, n->code_check + 4);
 	return n->code_instrs != 0;
 }
 
@@ -243,6 +250,10 @@ int python_layout_of(const struct memory *m, uint64_t runtime, uint32_t version,
 	} else {
 		info.probe.heads = runtime + v->heads;
 	}
+	info.probe.thread_bytes =
+		(uint16_t)(MAX(MAX(info.probe.thread_prev, info.probe.thread_frame), info.probe.thread_id) + 8);
+	info.layout.check_words = info.probe.check_words;
+	info.layout.refcount_zero = v->minor >= 14 ? REFCOUNT_ZERO_14 : REFCOUNT_ZERO;
 	r = check_layout(m, &info.probe);
 	if (r < 0)
 		return r;

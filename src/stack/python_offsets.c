@@ -74,6 +74,8 @@ static int try_image(const struct memory *m, uint64_t base, struct python_info *
 	r = python_version(m, &im, &info->version);
 	if (r == 0)
 		r = python_layout_of(m, runtime, info->version, info);
+	if (r == 0 && image_symbol(m, &im, "PyCode_Type", &info->code_type) < 0)
+		info->code_type = 0;
 	return r == -EFAULT || r == -ENOENT ? -EOPNOTSUPP : r;
 }
 

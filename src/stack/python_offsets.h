@@ -17,10 +17,13 @@
 struct python_layout {
 	enum python_lines lines;
 	uint16_t code_bytes; /* one read takes all the fields below */
-	uint16_t code_filename, code_name, code_qualname, code_table, code_first_line, code_check;
+	uint16_t code_filename, code_name, code_qualname, code_table, code_first_line;
+	uint16_t code_check, check_words; /* as in struct python_process */
 	uint16_t code_instrs; /* where the instructions begin; 0: the frame has an index instead of an address */
+	uint16_t code_units;  /* how many there are, caches included, each of 2 bytes */
 	uint16_t str_length, str_state, str_ascii, str_wide;
 	uint16_t bytes_length, bytes_data;
+	uint64_t refcount_zero; /* bits of an object's first word that are 0 as long as it lives; the low half is not */
 };
 
 #define PYTHON_CODE_BYTES_MAX 512
@@ -28,6 +31,7 @@ struct python_layout {
 struct python_info {
 	uint32_t version;  /* PY_VERSION_HEX where the process tells it, else 0x03090000 or 0x030a0000 */
 	uint64_t runtime;  /* address of _PyRuntime */
+	uint64_t code_type; /* address of PyCode_Type, 0 = not exported; a program may use a copy of its own instead */
 	struct python_process probe; /* for the map of the probe, key: host pid */
 	struct python_layout layout;
 };

@@ -16,10 +16,13 @@
  */
 void python_chars(struct strbuf *sb, const uint8_t *data, size_t chars, unsigned int width);
 
-/* Appends at most max characters of the str at addr, then "...". 0; -EBADMSG (not a str we can read); read errors. */
+/*
+ * Appends at most max characters of the str at addr, then "...". 0; -EBADMSG (not a str we can read, or none any more);
+ * read errors. One read, another one if it is long.
+ */
 int python_str_read(const struct memory *m, const struct python_layout *l, uint64_t addr, size_t max,
 		    struct strbuf *sb);
 
-/* The first max bytes of the bytes object at addr; the caller frees. 0; -EBADMSG; -ENOMEM; read errors. */
+/* The first max bytes of a bytes object at addr; the caller frees. 0; -EBADMSG; -ENOMEM; read errors; 1 or 2 reads. */
 int python_bytes_read(const struct memory *m, const struct python_layout *l, uint64_t addr, size_t max, uint8_t **ret,
 		      size_t *ret_len);

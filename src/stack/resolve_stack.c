@@ -12,11 +12,9 @@
 #include "stack/resolve.h"
 #include "stack/site_key.h"
 #include "stack/stack_text.h"
+#include "stack/used_space.h"
 
 #define MODULE_MAX 64
-/* A program that starts maps file after file: its mappings are not read anew for each. */
-#define STALE_NS (200 * NSEC_PER_MSEC)
-
 /* One stack on its way. */
 struct work {
 	struct resolve *rs;
@@ -25,8 +23,11 @@ struct work {
 	struct unwound unwound;
 	struct merge merge;
 	struct strbuf strings; /* names; frames hold offsets + 1 until they stop moving */
+	struct frame python[PYTHON_FRAMES_MAX];
 	size_t unnamed;	 /* Python frames whose code could not be read */
 	bool is_gone;	 /* ... because the process was gone */
+	bool has_interpreter; /* native frames of one are in the list */
+	size_t guessed;	 /* native frames whose caller was found by the frame pointer */
 };
 
 static void work_done(struct work *w)
@@ -53,7 +54,8 @@ static void raw_stack_of(const struct event_stack *raw, struct address_space *sp
 		.copy = raw->copy,
 		.copy_len = raw->copy_bytes,
 		.missing = raw->missing,
-		.is_truncated = raw->flags & STACK_F_TRUNCATED,
+		/* Where the end is not known, the copy ends with the memory, and what is needed lies on another stack. */
+		.is_truncated = (raw->flags & (STACK_F_TRUNCATED | STACK_F_NO_TOP)) == STACK_F_TRUNCATED,
 		.space = space,
 	};
 }
@@ -75,7 +77,8 @@ static int unwind_raw(struct work *w)
 	if (r < 0 || !(is_unmapped(&w->unwound) ||
 		       (w->p->is_stale && w->raw->head.time_ns - w->p->space_ns > STALE_NS)))
 		return r;
-	if (!resolve_space(w->rs, w->p, w->raw->head.time_ns))
+	if (clock_monotonic_ns() - w->p->space_ns < REST_FACTOR * w->p->space_cost_ns ||
+	    !resolve_space(w->rs, w->p, w->raw->head.time_ns))
 		return r;
 	raw_stack_of(w->raw, w->p->space, w->p->pid, &s);
 	return unwind(w->rs->unwinder, &s, &w->unwound);
@@ -136,6 +139,15 @@ static void python_frame(struct work *w, const struct python_frame *raw, struct 
 	ret->line = name.line;
 }
 
+/* At once: code can be freed, and the process may end. */
+static void name_python(struct work *w)
+{
+	if (!w->p->has_python || !(w->raw->flags & STACK_F_PYTHON))
+		return;
+	for (uint32_t i = 0; i < w->raw->python.count; i++)
+		python_frame(w, &w->raw->python.frame[i], &w->python[i]);
+}
+
 static void finish_strings(struct frames *f, char *strings)
 {
 	f->strings = strings;
@@ -179,6 +191,8 @@ static void explain_python(const struct work *w, struct strbuf *sb)
 	if (!(w->raw->flags & STACK_F_PYTHON)) {
 		if (w->p->has_python)
 			add_info(sb, "taken before Python was found in this process");
+		else if (w->has_interpreter && !w->p->unsupported)
+			add_info(sb, "Python frames not known: Python was not found in time");
 		else if (w->p->unsupported > 1)
 			add_info(sb, "frames of Python %u.%u are not supported", w->p->unsupported >> 24,
 				 w->p->unsupported >> 16 & 0xff);
@@ -186,6 +200,8 @@ static void explain_python(const struct work *w, struct strbuf *sb)
 			add_info(sb, "frames of this build of Python are not supported");
 		return;
 	}
+	if (py->count && !w->p->has_python)
+		add_info(sb, "%u Python frames without a name: Python is not known here any more", py->count);
 	if (py->flags & PYTHON_F_TRUNCATED)
 		add_info(sb, "Python frames cut at %d", PYTHON_FRAMES_MAX);
 	if (py->flags & PYTHON_F_FAULT)
@@ -206,6 +222,8 @@ static int explain(const struct work *w, char **ret)
 		add_info(&sb, "cut at %zu native frames: %s", w->unwound.count, why);
 		add_module(&sb, w->unwound.at);
 	}
+	if (w->guessed)
+		add_info(&sb, "%zu callers found by the frame pointer, for want of unwind information", w->guessed);
 	explain_python(w, &sb);
 	return sb.len || sb.error ? strbuf_steal(&sb, ret) : 0;
 }
@@ -234,13 +252,12 @@ static int build_frames(struct work *w, struct frames **ret)
 	f->list = calloc(w->merge.count + 1, sizeof(*f->list));
 	if (!f->list)
 		return -ENOMEM;
-	f->space = address_space_ref(w->p->space);
 	for (size_t i = 0; i < w->merge.count; i++) {
 		const struct merge_entry *e = &w->merge.list[i];
-		const struct unwound_frame *u = &w->unwound.frames[e->index];
+		const struct unwound_frame *u = e->is_python ? NULL : &w->unwound.frames[e->index];
 
-		if (e->is_python)
-			python_frame(w, &w->raw->python.frame[e->index], &f->list[i]);
+		if (!u)
+			f->list[i] = w->python[e->index];
 		else
 			f->list[i] = (struct frame){ .kind = FRAME_NATIVE,
 						     .is_exact = u->is_exact,
@@ -248,12 +265,21 @@ static int build_frames(struct work *w, struct frames **ret)
 						     .is_guessed = u->is_guessed,
 						     .pc = u->pc,
 						     .mapping = frame_mapping(w, u) };
+		if (u) {
+			w->has_interpreter |= is_interpreter(f->list[i].mapping);
+			w->guessed += u->is_guessed;
+		}
 	}
 	f->count = w->merge.count;
 	r = strbuf_steal(&w->strings, &strings);
 	if (r < 0)
 		return r;
 	finish_strings(f, strings);
+	r = w->p->space ? used_space_take(&w->p->used, f, w->p->pid, w->p->start_ns) : 0;
+	if (r < 0)
+		return r;
+	if (atomic_load(&w->rs->is_abandoned))
+		return -ECANCELED; /* what was lent may be gone */
 	site_key_set(f, w->rs->options.allocators, file_of_frame, w);
 	r = explain(w, &f->info);
 	if (r < 0)
@@ -272,13 +298,41 @@ static int put_node(uint64_t key, const struct stack_path *path, void *userdata)
 	return path ? r : 0;
 }
 
-static void forget_all(struct resolve *rs, struct resolve_process *p)
+void resolve_drop_stacks(struct resolve_process *p)
 {
-	rs->stats.relearned++;
+	size_t iter = 0;
+	void *value;
+
+	while (map64_next(&p->stacks, &iter, NULL, &value))
+		stack_unref(value);
+	map64_done(&p->stacks);
+	p->stacks = (struct map64){};
+}
+
+void resolve_forget_all(struct resolve *rs, struct resolve_process *p)
+{
 	rs->nodes -= p->tree.nodes.len;
 	learn_tree_clear(&p->tree, put_node, rs);
-	map64_done(&p->exact);
-	p->exact = (struct map64){};
+	resolve_drop_stacks(p);
+}
+
+/* Of the process that has most: one that needs little is not to be kept out by one that takes all. */
+static void make_room(struct resolve *rs)
+{
+	struct resolve_process *most = NULL;
+	size_t iter = 0;
+	void *value;
+
+	while (map64_next(&rs->processes, &iter, NULL, &value)) {
+		struct resolve_process *p = value;
+
+		if (!most || p->tree.nodes.len > most->tree.nodes.len)
+			most = p;
+	}
+	if (!most || !most->tree.nodes.len)
+		return;
+	rs->stats.relearned++;
+	resolve_forget_all(rs, most);
 }
 
 /* Only what will look the same next time. */
@@ -295,6 +349,7 @@ static uint64_t learn(struct work *w)
 	struct resolve_process *p = w->p;
 	struct stack_path path = {};
 	uint64_t stack = 0;
+	const uint64_t failed = rs->stats.learn_failed;
 	size_t before;
 	int r;
 
@@ -302,16 +357,21 @@ static uint64_t learn(struct work *w)
 		return 0;
 	/* A split takes two nodes more. */
 	if (rs->nodes + 2 > rs->options.learned)
-		forget_all(rs, p);
+		make_room(rs);
 	before = p->tree.nodes.len;
 	r = learn_path(w->raw, &w->unwound, &path);
 	if (r == 0)
 		r = learn_tree_add(&p->tree, w->raw, &path, put_node, rs, &stack);
+	/* What it found no place for. */
+	if (r == 0 && learn_tree_find(&p->tree, w->raw) != stack) {
+		learn_tree_remove(&p->tree, stack, put_node, rs);
+		r = -EINVAL;
+	}
 	rs->nodes += p->tree.nodes.len - before;
 	if (r == -EEXIST)
 		return 0; /* sent again before it was learned, or dropped by the probe */
 	if (r < 0) {
-		rs->stats.unlearnable++;
+		rs->stats.unlearnable += rs->stats.learn_failed == failed;
 		log_debug("a stack of process %u cannot be learned: %s", p->pid, strerror(-r));
 		return 0;
 	}
@@ -319,32 +379,53 @@ static uint64_t learn(struct work *w)
 	return stack;
 }
 
+static void unlearn(struct resolve *rs, struct resolve_process *p, uint64_t number)
+{
+	rs->nodes -= p->tree.nodes.len;
+	learn_tree_remove(&p->tree, number, put_node, rs);
+	rs->nodes += p->tree.nodes.len;
+	stack_unref(map64_remove(&p->stacks, number));
+}
+
 void resolve_forget_stack(struct resolve *rs, uint32_t pid, uint64_t number)
 {
 	struct resolve_process *p = resolve_process_find(rs, pid);
 
-	if (!p)
-		return;
-	rs->nodes -= p->tree.nodes.len;
-	learn_tree_remove(&p->tree, number, put_node, rs);
-	rs->nodes += p->tree.nodes.len;
-	(void)map64_remove(&p->exact, number);
+	if (p && map64_get(&p->stacks, number))
+		unlearn(rs, p, number);
 }
 
 /* The probe took it for a stack that it knows: is it that one? */
 static void check(struct work *w, uint64_t exact)
 {
 	const uint64_t number = w->raw->head.stack;
-	const uint64_t known = (uintptr_t)map64_get(&w->p->exact, number);
+	const struct stack *known = map64_get(&w->p->stacks, number);
 
-	if (!known || is_unmapped(&w->unwound))
+	/* Frames that could not be had this time say nothing. */
+	if (!known || !is_lasting(w->unwound.reason) || w->unnamed)
 		return;
 	w->rs->stats.checked++;
-	if (known == (exact ?: 1))
+	if (stack_frames(known)->exact == exact)
 		return;
 	w->rs->stats.mismatched++;
 	log_debug("stack %llu of process %u was taken for another one", (unsigned long long)number, w->p->pid);
-	resolve_forget_stack(w->rs, w->p->pid, number);
+	unlearn(w->rs, w->p, number);
+}
+
+/* Until a stack is learned, a loop sends it some hundred times. */
+static bool resolve_again(struct resolve *rs, struct resolve_process *p, struct stack *s)
+{
+	const uint64_t number = learn_tree_find(&p->tree, s->raw);
+	const struct stack *known = number ? map64_get(&p->stacks, number) : NULL;
+
+	if (!known)
+		return false;
+	/* Taken after it was learned: then the probe's map has lost it. */
+	if (s->raw->head.time_ns > known->learned_ns)
+		learn_tree_repeat(&p->tree, s->raw, put_node, rs);
+	rs->stats.repeated++;
+	stack_set_frames(s, stack_frames_ref(known));
+	return true;
 }
 
 void resolve_stack(struct resolve *rs, struct resolve_process *p, struct stack *s)
@@ -355,10 +436,13 @@ void resolve_stack(struct resolve *rs, struct resolve_process *p, struct stack *
 	uint64_t learned = 0;
 	int r;
 
-	/* Without waiting for the time: this stack shows what was missing. */
-	if (p->wants_python && !(s->raw->flags & STACK_F_PYTHON) && p->python_due_ns > now && !p->python_tries)
-		p->python_due_ns = now;
+	if (!(s->raw->flags & STACK_F_CHECK) && resolve_again(rs, p, s))
+		return;
+	/* This stack shows what was missing. */
+	if (!(s->raw->flags & STACK_F_PYTHON))
+		resolve_python_soon(p, now);
 	resolve_python(rs, p, now);
+	name_python(&w);
 	r = unwind_raw(&w);
 	/* At once: until then the same stack is sent again and again. */
 	if (r == 0 && !(s->raw->flags & STACK_F_CHECK))
@@ -369,6 +453,8 @@ void resolve_stack(struct resolve *rs, struct resolve_process *p, struct stack *
 		r = build_frames(&w, &f);
 	if (r < 0) {
 		log_debug("a stack of process %u could not be resolved: %s", p->pid, strerror(-r));
+		if (learned) /* better sent anew than known without frames */
+			unlearn(rs, p, learned);
 		stack_set_frames(s, NULL);
 		return;
 	}
@@ -376,7 +462,15 @@ void resolve_stack(struct resolve *rs, struct resolve_process *p, struct stack *
 	rs->stats.incomplete += f->info != NULL;
 	if (s->raw->flags & STACK_F_CHECK)
 		check(&w, f->exact);
-	else if (learned)
-		(void)map64_put(&p->exact, learned, (void *)(uintptr_t)(f->exact ?: 1));
 	stack_set_frames(s, TAKE_PTR(f));
+	s->learned_ns = clock_monotonic_ns();
+	if (!learned)
+		return;
+	if (map64_put(&p->stacks, learned, s) == 0)
+		(void)stack_ref(s);
+	else
+		unlearn(rs, p, learned);
+	/* Leaves that a tree built anew had no place for. */
+	if (p->stacks.len > 2 * p->tree.leaves + 64)
+		resolve_forget_all(rs, p);
 }

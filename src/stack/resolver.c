@@ -36,7 +36,7 @@ struct job {
 };
 
 struct jobs { /* first in, first out */
-	struct job *first, **end;
+	struct job *first, *last;
 	size_t len;
 };
 
@@ -52,18 +52,14 @@ struct resolver {
 	struct resolve resolve; /* the thread's own */
 };
 
-static void jobs_init(struct jobs *q)
-{
-	q->first = NULL;
-	q->end = &q->first;
-	q->len = 0;
-}
-
 static void jobs_push(struct jobs *q, struct job *j)
 {
 	j->next = NULL;
-	*q->end = j;
-	q->end = &j->next;
+	if (q->last)
+		q->last->next = j;
+	else
+		q->first = j;
+	q->last = j;
 	q->len++;
 }
 
@@ -75,7 +71,7 @@ static struct job *jobs_pop(struct jobs *q)
 		return NULL;
 	q->first = j->next;
 	if (!q->first)
-		q->end = &q->first;
+		q->last = NULL;
 	q->len--;
 	return j;
 }
@@ -121,6 +117,15 @@ static void do_job(struct resolve *rs, struct job *j)
 	}
 }
 
+static void copy_stats(struct resolver *r)
+{
+	const uint64_t dropped = r->stats.dropped;
+
+	r->stats = r->resolve.stats;
+	r->stats.dropped = dropped;
+	r->stats.nodes = r->resolve.nodes;
+}
+
 /* Locked; unlocks meanwhile. */
 static void run_job(struct resolver *r, struct job *j)
 {
@@ -131,6 +136,7 @@ static void run_job(struct resolver *r, struct job *j)
 	do_job(&r->resolve, j);
 	pthread_mutex_lock(&r->lock);
 	r->stacks_waiting -= j->kind == JOB_STACK;
+	copy_stats(r);
 	if (!is_result || r->is_stopping) {
 		job_free(j);
 		return;
@@ -148,19 +154,11 @@ static void wait_until(struct resolver *r, pthread_cond_t *cond, uint64_t deadli
 	(void)pthread_cond_timedwait(cond, &r->lock, &ts);
 }
 
-static void copy_stats(struct resolver *r)
-{
-	const uint64_t dropped = r->stats.dropped;
-
-	r->stats = r->resolve.stats;
-	r->stats.dropped = dropped;
-	r->stats.nodes = r->resolve.nodes;
-}
-
 static void *resolver_thread(void *userdata)
 {
 	struct resolver *r = userdata;
 	uint64_t sweep_ns = clock_monotonic_ns() + SWEEP_NS, due_ns = UINT64_MAX;
+	bool is_changed = false;
 
 	pthread_mutex_lock(&r->lock);
 	while (!r->is_stopping) {
@@ -168,17 +166,21 @@ static void *resolver_thread(void *userdata)
 		uint64_t now = clock_monotonic_ns();
 
 		if (j) {
+			is_changed |= j->kind == JOB_PROCESS || j->kind == JOB_MAPPED;
 			run_job(r, j);
-			if (r->todo.len)
-				continue; /* looking for Python waits for stacks, which are read while they are fresh */
 			now = clock_monotonic_ns();
+			/* Looking for Python waits for stacks, which are read while they are fresh; but not forever. */
+			if (r->todo.len && now < sweep_ns)
+				continue;
 		}
 		pthread_mutex_unlock(&r->lock);
 		if (now >= sweep_ns) {
 			resolve_sweep(&r->resolve);
 			sweep_ns = now + SWEEP_NS;
 		}
-		due_ns = resolve_python_due(&r->resolve, now);
+		if (is_changed || now >= due_ns)
+			due_ns = resolve_python_due(&r->resolve, now);
+		is_changed = false;
 		pthread_mutex_lock(&r->lock);
 		copy_stats(r);
 		if (!r->todo.first && !r->is_stopping)
@@ -208,12 +210,16 @@ static int init_locks(struct resolver *r)
 	return -err;
 }
 
+/* Nobody is to wait for what will not come. */
 static void drain(struct jobs *q)
 {
 	struct job *j;
 
-	while ((j = jobs_pop(q)))
+	while ((j = jobs_pop(q))) {
+		if (j->stack && !stack_is_done(j->stack))
+			stack_set_frames(j->stack, NULL);
 		job_free(j);
+	}
 }
 
 static void destroy(struct resolver *r)
@@ -253,8 +259,6 @@ int resolver_new(const struct resolver_options *o, struct resolver **ret)
 
 	if (!r)
 		return -ENOMEM;
-	jobs_init(&r->todo);
-	jobs_init(&r->done);
 	r->event_fd = -1;
 	err = init_locks(r);
 	if (err < 0) {
@@ -291,33 +295,40 @@ void resolver_free(struct resolver *r)
 	while (!r->has_ended && clock_monotonic_ns() < deadline)
 		wait_until(r, &r->ended, deadline);
 	has_ended = r->has_ended;
+	if (!has_ended) {
+		/* Stuck in a file: what it uses stays. The process is about to end. */
+		atomic_store(&r->resolve.is_abandoned, true);
+		drain(&r->todo);
+		drain(&r->done);
+	}
 	pthread_mutex_unlock(&r->lock);
 	if (has_ended) {
 		(void)pthread_join(thread, NULL);
 		destroy(r);
 		return;
 	}
-	atomic_store(&r->resolve.is_abandoned, true);
-	/* Stuck in a file: what it uses stays. The process is about to end. */
 	(void)pthread_detach(thread);
 }
 
 /* Takes the job in any case. */
 static void push(struct resolver *r, struct job *j)
 {
-	bool is_full;
+	bool is_full, is_known;
 
 	pthread_mutex_lock(&r->lock);
 	is_full = j->kind == JOB_STACK ? r->stacks_waiting >= r->resolve.options.queue : r->todo.len >= JOBS_MAX;
-	if (is_full) {
+	/* A program that starts maps hundreds of files in a row. */
+	is_known = j->kind == JOB_MAPPED && r->todo.last && r->todo.last->kind == JOB_MAPPED &&
+		   r->todo.last->pid == j->pid;
+	if (is_full && !is_known) {
 		r->stats.dropped++;
-	} else {
+	} else if (!is_known) {
 		r->stacks_waiting += j->kind == JOB_STACK;
 		jobs_push(&r->todo, j);
 		pthread_cond_signal(&r->wake);
 	}
 	pthread_mutex_unlock(&r->lock);
-	if (!is_full)
+	if (!is_full && !is_known)
 		return;
 	if (j->stack)
 		stack_set_frames(j->stack, NULL);
@@ -377,12 +388,11 @@ int resolver_fd(const struct resolver *r)
 
 size_t resolver_take(struct resolver *r, void (*fn)(struct stack *s, void *userdata), void *userdata)
 {
-	struct jobs taken;
+	struct jobs taken = {};
 	struct job *j;
 	uint64_t n;
 	size_t count = 0;
 
-	jobs_init(&taken);
 	pthread_mutex_lock(&r->lock);
 	if (read(r->event_fd, &n, sizeof(n)) < 0)
 		n = 0; /* none were written since */

@@ -21,7 +21,7 @@ struct resolver_options {
 	struct objects *objects; /* a reference is taken */
 	struct allocators *allocators; /* borrowed; must outlive it */
 	uint32_t queue;		 /* stacks waiting; over it they are dropped, counted, and say so */
-	uint32_t learned;	 /* nodes of the probe's map; a process that would need more starts anew */
+	uint32_t learned;	 /* nodes of the probe's map; over it the process that has most starts anew */
 	size_t python_bytes;	 /* names and line tables remembered, 0 = default */
 	/* Both are called on the resolver's thread. */
 	/* A node of the tree by which the probe knows stacks again; path NULL: not any more. 0 or -errno (counted). */
@@ -34,6 +34,7 @@ struct resolver_options {
 struct resolver_stats {
 	uint64_t resolved, incomplete; /* incomplete: with a reason in info */
 	uint64_t dropped;	/* too many were waiting */
+	uint64_t repeated;	/* copies of stacks that were known by then */
 	uint64_t learned, unlearnable, learn_failed;
 	uint64_t nodes, relearned; /* in the probe's map now; times that a process had to start anew for lack of room */
 	uint64_t checked, mismatched; /* copies of stacks that were known: unwound again and compared */

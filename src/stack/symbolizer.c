@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "proc/procfs.h"
 #include "stack/debug_info.h"
 #include "stack/name_cache.h"
@@ -17,6 +18,9 @@
 #define KEPT_MAX 4
 #define KEPT_BYTES_MIN 4096
 #define KEPT_BYTES_MAX (32u << 20)
+
+/* For the files of one stack. */
+#define STACK_NS NSEC_PER_SEC
 
 struct kept {
 	struct object *object; /* a reference; NULL = empty */
@@ -45,6 +49,7 @@ struct work {
 	struct place *places;
 	struct text_frame *texts;
 	bool has_unopened;
+	uint64_t deadline_ns; /* monotonic; then no more files are read for names */
 };
 
 int symbolizer_new(struct objects *objects, const struct symbolizer_limits *limits, struct symbolizer **ret)
@@ -182,6 +187,7 @@ struct batch {
 	struct elf_symbol *symbols;
 	struct debug_line *lines;
 	size_t n;
+	bool is_late; /* not looked up for lack of time */
 };
 
 static void batch_done(struct batch *b)
@@ -214,8 +220,13 @@ static void batch_add(struct batch *b, size_t index, uint64_t vaddr)
 static int batch_look_up(struct work *w, struct object *ob, struct batch *b)
 {
 	_cleanup_(kept_done) struct kept k = {};
-	int r = open_info(w->s, ob, w->frames->space->pid, &k);
+	int r;
 
+	/* Files that take long to read are at most some: the records of others wait. */
+	b->is_late = clock_monotonic_ns() > w->deadline_ns;
+	if (b->is_late)
+		return 0;
+	r = open_info(w->s, ob, w->frames->space->pid, &k);
 	if (r < 0)
 		return r;
 	r = debug_info_symbols(k.info, b->symbols, b->n);
@@ -245,7 +256,7 @@ static int batch_text(struct work *w, struct object *ob, struct batch *b)
 		if (b->lines[i].file)
 			frame_line(&sb, b->lines[i].file, b->lines[i].line);
 		r = strbuf_steal(&sb, text);
-		if (r == 0)
+		if (r == 0 && !b->is_late)
 			r = name_cache_put(&w->s->names, ob->id, p->offset, p->is_return, *text);
 	}
 	return r;
@@ -326,7 +337,8 @@ static bool is_process_gone(const struct symbolizer *s, const struct address_spa
 static int resolve_frames(struct symbolizer *s, const struct frames *f, struct stack_text *t, bool *ret_is_gone)
 {
 	_cleanup_free_ struct place *places = calloc(f->count, sizeof(*places));
-	struct work w = { .s = s, .frames = f, .places = places, .texts = t->frames };
+	struct work w = { .s = s, .frames = f, .places = places, .texts = t->frames,
+			  .deadline_ns = clock_monotonic_ns() + STACK_NS };
 
 	if (!places)
 		return -ENOMEM;

@@ -143,7 +143,8 @@ static void note_address_slot(struct walk *w, uint64_t addr)
 
 	if (!is_readable(w, addr, 8) || slot >= UNWIND_NO_SLOT)
 		return;
-	for (size_t i = out->address_slot_count; i > 0; i--) {
+	/* Several rules of one frame name the same one; what is left twice all the same does no harm. */
+	for (size_t i = out->address_slot_count, n = 0; i > 0 && n < 8; i--, n++) {
 		if (out->address_slots[i - 1] == slot)
 			return;
 	}

@@ -87,7 +87,7 @@ struct unwound_frame {
 	bool is_guessed; /* the caller was found by the frame pointer, for want of rules */
 };
 
-#define UNWOUND_ADDRESS_SLOTS_MAX 64
+#define UNWOUND_ADDRESS_SLOTS_MAX 512
 
 struct unwound {
 	const struct unwound_frame *frames; /* innermost first; valid until the next unwind() */

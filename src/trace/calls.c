@@ -101,6 +101,11 @@ const size_t cuda_calls_len = ARRAY_SIZE(cuda_calls);
 
 _Static_assert(ARRAY_SIZE(cuda_calls) <= CALL_MAX, "CALL_MAX");
 
+bool call_takes_stack(unsigned int row)
+{
+	return row < cuda_calls_len && cuda_calls[row].desc.flags & CALL_F_STACK;
+}
+
 const char *call_symbol(unsigned int row)
 {
 	return row < cuda_calls_len ? cuda_calls[row].symbol : NULL;

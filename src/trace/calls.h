@@ -2,6 +2,7 @@
 /* The table of driver calls: what is probed, and what each call does. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "../bpf/event.h"
@@ -28,3 +29,5 @@ extern const size_t cuda_calls_len;
 
 /* Name of the function in a row; NULL beyond the table. */
 const char *call_symbol(unsigned int row);
+/* Does the probe take the stack of its caller? */
+bool call_takes_stack(unsigned int row);

@@ -14,6 +14,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "trace/calls.h"
@@ -49,7 +50,7 @@ static void explain(int error, char *reterr, size_t size)
 	else if (is_locked_down())
 		snprintf(reterr, size, "the kernel is locked down to \"confidentiality\", which forbids BPF to read memory: boot "
 			 "with lockdown=integrity or none");
-	else if (error == -EPERM || error == -EACCES)
+	else if (error == -EPERM || (error == -EACCES && geteuid() != 0)) /* root gets EACCES from the verifier alone */
 		snprintf(reterr, size, "loading BPF programs was refused (%s): run as root, or give CAP_BPF, CAP_PERFMON and "
 			 "CAP_SYS_PTRACE; in a container run it privileged", strerror(-error));
 	else
@@ -67,10 +68,11 @@ static int size_maps(struct tracer *t)
 	r |= bpf_map__set_max_entries(s->maps.processes, l->processes);
 	r |= bpf_map__set_max_entries(s->maps.live, l->live_allocations);
 	r |= bpf_map__set_max_entries(s->maps.python_processes, l->processes);
-	r |= bpf_map__set_max_entries(s->maps.paths, l->learned_stacks);
+	/* Free entries lie in lists of 128 for each CPU (LOCAL_FREE_TARGET): those of others are out of reach. */
+	r |= bpf_map__set_max_entries(s->maps.paths, l->learned_stacks + 128 * (uint32_t)MAX(libbpf_num_possible_cpus(), 1));
 	s->rodata->ring_mark_bytes = l->ring_bytes / 2;
 	s->rodata->filter_pids = t->options.pids_len > 0;
-	s->rodata->stacks_per_second = l->stacks_per_second;
+	s->rodata->copy_ns = NSEC_PER_SEC / l->stacks_per_second;
 	return r ? -EINVAL : 0;
 }
 

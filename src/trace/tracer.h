@@ -70,7 +70,7 @@ int tracer_hits(struct tracer *t, uint64_t *ret, size_t n);
  */
 int tracer_learn(struct tracer *t, uint64_t key, const struct stack_path *path);
 int tracer_python(struct tracer *t, uint32_t pid, const struct python_process *p);
-/* Copies of stacks taken in the second that runs, or the last one in which any was. */
-uint64_t tracer_copies(const struct tracer *t);
+/* What is spent of the budget of copies of stacks, in copies; it has STACK_BURST_SEC seconds' worth. */
+uint64_t tracer_copies(const struct tracer *t, uint64_t now_ns);
 /* Upper bound of kernel memory of the maps at their configured sizes, in bytes; see the comment in tracer_maps.c. */
 uint64_t tracer_memory_bytes(const struct tracer *t);

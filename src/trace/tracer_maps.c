@@ -188,9 +188,11 @@ const char *counter_name(enum counter c)
 	return c < COUNTER_MAX ? names[c] : "";
 }
 
-uint64_t tracer_copies(const struct tracer *t)
+uint64_t tracer_copies(const struct tracer *t, uint64_t now_ns)
 {
-	return __atomic_load_n(&t->skel->bss->copy_count, __ATOMIC_RELAXED);
+	const uint64_t paid = __atomic_load_n(&t->skel->bss->copies_paid_ns, __ATOMIC_RELAXED);
+
+	return paid > now_ns ? (paid - now_ns) / t->skel->rodata->copy_ns : 0;
 }
 
 static int set_entry(int fd, const void *key, const void *value)

@@ -3,7 +3,9 @@
  * Pairs of an allocation and a free, at a rate or as fast as it goes, and what a pair costs.
  * --seconds N (5) --rate N (pairs a second of each thread; 0 = as fast as possible) --threads N --bytes N --call
  * device|async|host --depth N (frames between main and the call) --sites N (that many different stacks: give enough depth,
- * 2^depth of them exist) --live N (blocks held meanwhile: each pair frees the oldest).
+ * 2^depth of them exist) --chains N (that many different stacks of equal length, called through pointers, which differ in
+ * their innermost frames; 4^depth exist) --live N (blocks held meanwhile: each pair frees the oldest) --warm N (seconds
+ * of pairs before they are timed).
  * Prints one JSON line: pairs, mean and median and 99th percentile of ns per pair, without the pauses.
  */
 #include <inttypes.h>
@@ -28,13 +30,16 @@ struct worker {
 	pthread_t thread;
 	CUdeviceptr *ring; /* live blocks */
 	uint64_t next;
-	uint64_t pairs, busy_ns;
+	uint64_t pairs, warm_pairs, busy_ns;
 	uint32_t *samples; /* ns per pair */
 	uint32_t sample_count;
 	uint64_t site;
+	uint64_t chain;
 };
 
 static uint64_t seconds = 5, rate, thread_count = 1, bytes = 2ull << 20, depth, site_count = 1, live = 1;
+static uint64_t chain_count; /* 0 = sites instead */
+static uint64_t warm_seconds;
 static enum call_kind kind;
 static CUcontext context;
 static const unsigned int classes[] = { [CALL_DEVICE] = CLASS_DEVICE, [CALL_ASYNC] = CLASS_ASYNC, [CALL_HOST] = CLASS_HOST };
@@ -102,15 +107,54 @@ static FRAME void level_b(struct worker *w, uint64_t below, uint64_t site)
 	__asm__ volatile("nop" ::: "memory"); /* not the same code as level_a */
 }
 
+/* The digits of a chain's number choose the function of each level, the lowest digit that of the innermost level. */
+#define CHAIN_WAYS 4
+#define CHAIN_DIGITS 32 /* of 2 bits */
+
+typedef void (*way_fn)(struct worker *w, uint64_t below, uint64_t chain);
+static const way_fn ways[CHAIN_WAYS];
+
+static inline __attribute__((always_inline)) void follow(struct worker *w, uint64_t below, uint64_t chain)
+{
+	if (below)
+		ways[below <= CHAIN_DIGITS ? chain >> 2 * (below - 1) & 3 : 0](w, below - 1, chain);
+	else
+		pair(w);
+}
+
+/* Different code behind the call, so that none is merged with another. */
+#define WAY(name, code)                                                                                                \
+	static FRAME void name(struct worker *w, uint64_t below, uint64_t chain)                                       \
+	{                                                                                                              \
+		follow(w, below, chain);                                                                               \
+		__asm__ volatile(code ::: "memory");                                                                   \
+	}
+WAY(way_a, "")
+WAY(way_b, "nop")
+WAY(way_c, "nop\n\tnop")
+WAY(way_d, "nop\n\tnop\n\tnop")
+
+static const way_fn ways[CHAIN_WAYS] = { way_a, way_b, way_c, way_d };
+
+static void next_pair(struct worker *w)
+{
+	if (chain_count) {
+		follow(w, depth, w->chain);
+		if (++w->chain == chain_count)
+			w->chain = 0;
+		return;
+	}
+	descend(w, depth, w->site);
+	if (++w->site == site_count)
+		w->site = 0;
+}
+
 static void batch(struct worker *w, uint64_t n)
 {
 	uint64_t start = monotonic_ns(), spent;
 
-	for (uint64_t i = 0; i < n; i++) {
-		descend(w, depth, w->site);
-		if (++w->site == site_count)
-			w->site = 0;
-	}
+	for (uint64_t i = 0; i < n; i++)
+		next_pair(w);
 	spent = monotonic_ns() - start;
 	w->pairs += n;
 	w->busy_ns += spent;
@@ -118,16 +162,10 @@ static void batch(struct worker *w, uint64_t n)
 		w->samples[w->sample_count++] = (uint32_t)(spent / n);
 }
 
-static void *worker_run(void *arg)
+static void run_for(struct worker *w, uint64_t length)
 {
-	struct worker *w = arg;
-	uint64_t n = rate ? (rate + 999) / 1000 : BATCH, start, end;
+	uint64_t n = rate ? (rate + 999) / 1000 : BATCH, start = monotonic_ns(), end = start + length * 1000000000u;
 
-	MUST(cuCtxSetCurrent(context));
-	for (uint64_t i = 0; live > 1 && i < live; i++)
-		MUST(alloc_one(&w->ring[i]));
-	start = monotonic_ns();
-	end = start + seconds * 1000000000u;
 	while (monotonic_ns() < end) {
 		if (rate) {
 			uint64_t due = start + (uint64_t)((double)w->pairs * 1e9 / (double)rate);
@@ -137,6 +175,19 @@ static void *worker_run(void *arg)
 		}
 		batch(w, n);
 	}
+}
+
+static void *worker_run(void *arg)
+{
+	struct worker *w = arg;
+
+	MUST(cuCtxSetCurrent(context));
+	for (uint64_t i = 0; live > 1 && i < live; i++)
+		MUST(alloc_one(&w->ring[i]));
+	run_for(w, warm_seconds);
+	w->warm_pairs = w->pairs;
+	w->pairs = w->busy_ns = w->sample_count = 0;
+	run_for(w, seconds);
 	return NULL;
 }
 
@@ -149,7 +200,7 @@ static int by_value(const void *a, const void *b)
 
 static void report(const struct worker *workers, struct ledger *l)
 {
-	uint64_t pairs = 0, busy = 0, n = 0, held = live > 1 ? live : 0;
+	uint64_t pairs = 0, warm = 0, busy = 0, n = 0, held = live > 1 ? live : 0;
 	uint32_t *all = calloc(thread_count * SAMPLES_MAX, sizeof(*all));
 
 	if (!all)
@@ -158,12 +209,13 @@ static void report(const struct worker *workers, struct ledger *l)
 		memcpy(all + n, workers[i].samples, workers[i].sample_count * sizeof(*all));
 		n += workers[i].sample_count;
 		pairs += workers[i].pairs;
+		warm += workers[i].warm_pairs;
 		busy += workers[i].busy_ns;
 		for (uint64_t k = 0; k < held; k++)
 			ledger_alloc(l, classes[kind], bytes, 0);
 	}
-	l->alloc_count += pairs;
-	l->free_count += pairs;
+	l->alloc_count += warm + pairs;
+	l->free_count += warm + pairs;
 	l->is_merged = true;
 	qsort(all, n, sizeof(*all), by_value);
 	printf("{\"label\":\"rate\",\"pid\":%d,\"threads\":%" PRIu64 ",\"pairs\":%" PRIu64
@@ -193,6 +245,7 @@ int main(int argc, char **argv)
 		{ "--threads", OPTION_NUMBER, &thread_count }, { "--bytes", OPTION_NUMBER, &bytes },
 		{ "--depth", OPTION_NUMBER, &depth },	  { "--sites", OPTION_NUMBER, &site_count },
 		{ "--live", OPTION_NUMBER, &live },	  { "--call", OPTION_TEXT, &call },
+		{ "--chains", OPTION_NUMBER, &chain_count }, { "--warm", OPTION_NUMBER, &warm_seconds },
 		{ 0 },
 	};
 
@@ -201,6 +254,8 @@ int main(int argc, char **argv)
 		die("--seconds, --threads, --sites and --live are at least 1");
 	if (depth < 63 && site_count > 1ull << depth)
 		die("--sites %" PRIu64 " needs more --depth", site_count);
+	if (depth < CHAIN_DIGITS && chain_count > 1ull << 2 * depth)
+		die("--chains %" PRIu64 " needs more --depth", chain_count);
 	if (!strcmp(call, "async"))
 		kind = CALL_ASYNC;
 	else if (!strcmp(call, "host"))

@@ -47,7 +47,28 @@ static void fuzz_lines(const uint8_t *data, size_t size)
 		abort();
 }
 
-static void fuzz_code(const struct memory *m, const struct python_info *info)
+/* What the probe would send. */
+static int fuzz_check(const struct memory *m, const struct python_layout *l, uint64_t code, uint32_t *ret)
+{
+	__u64 words[PYTHON_CHECK_WORDS_MAX], text[PYTHON_TEXT_WORDS] = {};
+	uint64_t file = 0, page;
+	int r;
+
+	if (!l->check_words)
+		return memory_read(m, code + l->code_check, ret, sizeof(*ret));
+	if (l->check_words > PYTHON_CHECK_WORDS_MAX)
+		abort();
+	r = memory_read(m, code + l->code_check, words, l->check_words * sizeof(*words));
+	if (r < 0 || memory_read(m, code + l->code_filename, &file, sizeof(file)) < 0)
+		return -EFAULT;
+	page = 4096 - ((file + PYTHON_TEXT_AT) & 4095);
+	if (memory_read(m, file + PYTHON_TEXT_AT, text, MIN(page, sizeof(text))) < 0)
+		memset(text, 0, sizeof(text));
+	*ret = python_check_text(python_check_of(words, l->check_words), text);
+	return 0;
+}
+
+static void fuzz_code(const struct memory *m, struct python_info *info)
 {
 	_cleanup_(python_codes_freep) struct python_codes *c = NULL;
 	static const int instrs[] = { 0, 2, 40, 1 << 20, -2 };
@@ -58,8 +79,12 @@ static void fuzz_code(const struct memory *m, const struct python_info *info)
 		struct python_frame f = { .code = i > 2 ? 64 : 0 };
 		struct python_name n, again;
 
-		if (memory_read(m, f.code + info->layout.code_check, &f.check, sizeof(f.check)) < 0)
+		if (fuzz_check(m, &info->layout, f.code, &f.check) < 0 ||
+		    memory_read(m, f.code + 8, &info->code_type, sizeof(info->code_type)) < 0)
 			return;
+		/* Its type is right, else few bytes would be a code object; or is looked at. */
+		if (i == 0)
+			info->code_type = 0;
 		f.instr = (uint64_t)(int64_t)instrs[i];
 		if (info->layout.code_instrs)
 			f.instr += f.code + info->layout.code_instrs;

@@ -294,7 +294,7 @@ def freed():
     """The code objects are gone, and others at their place, when their names are asked for."""
     for i in range(50):
         names = {"hit": hit}
-        exec(compile("\n" * (100 * i) + "def gone%d(): hit('freed', freed=True)\n" % i, "gone.py", "exec"), names)
+        exec(compile("\n" * (100 * i) + "def gone%d(): hit('freed', freed=1)\n" % i, "gone.py", "exec"), names)
         names["gone%d" % i]()
         names.clear()
         gc.collect()
@@ -303,6 +303,28 @@ def freed():
         names = {}
         exec(compile("\n" * (7 * i + 3) + "def other%d(): hit('other')\n" % i, "other.py", "exec"), names)
         keep.append(names)
+    ask("drain")
+
+
+def reused():
+    """Code after code at one place in memory, all from line 1, each named while it is there."""
+    for i in range(40):
+        source = "\\\n" * (i % 3) + "hit('address used again'); ask('drain')\n"
+        kept.append("reused%d.py" % i)
+        exec(compile(source, kept[-1], "exec"), {"hit": hit, "ask": ask})
+        gc.collect()
+
+
+def chased():
+    """Code that is freed, and its memory used again, while its names are being read."""
+    names = {"alloc": lib.standin_alloc}
+    ask("follow")
+    for i in range(1500):
+        arg, name, file = number(), "chased%d" % i, "chased%d%s.py" % (i, "x" * (i % 97))
+        exec(compile("\n" * i + "def %s():\n%s  return alloc(%d)\n" % (name, "\n" * (i % 7), arg), file, "exec"), names)
+        frame = [name, os.fsencode(file).hex(), i + i % 7 + 2]
+        # One line, as above. Where the loops are is not asked: that takes time in which the code would be there.
+        note("freed while it is read", arg, None, [frame] + frames_here(), freed=0); names.pop(name)()
     ask("drain")
 
 
@@ -337,6 +359,8 @@ def main():
     hit("lock held", dll=held)
     ask("drain")
     freed()
+    reused()
+    chased()
     forked()
     plain()
     ask("drain")

@@ -2,11 +2,14 @@
 /*
  * walk OBJECT STANDIN OUTPUT COMMAND...: runs the command with the probe attached and writes the Python frames of every
  * call. The command asks by lines on its stdout: "ready" (look for Python in the process that made its first call since
- * the last time), "drain" (take the calls so far and name their frames while the process lives); each is answered by a
- * line on its stdin. Pids are not spoken of: the command may have others than we see.
+ * the last time), "drain" (take the calls so far and name their frames while the process lives), "follow" (name them as
+ * they come, until "drain"); each is answered by a line on its stdin. Pids are not spoken of: the command may have
+ * others than we see.
  * Output: "call PROCESS ARG KNOWN FLAGS NS" and "frame RESULT ENTRY LINE FUNCTION FILE", names in hex.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +39,9 @@ struct walk {
 	FILE *out;
 	struct target targets[TARGETS_MAX];
 	size_t count;
+	bool is_following;
+	pthread_t follower;
+	atomic_bool end;
 };
 
 static void put_hex(FILE *f, const char *s)
@@ -111,6 +117,34 @@ static int ready(struct walk *w)
 	return bpf_map_update_elem(w->map_fd, &pid, &t->info.probe, BPF_ANY);
 }
 
+static void *follower_main(void *userdata)
+{
+	struct walk *w = userdata;
+
+	while (!atomic_load(&w->end))
+		(void)ring_buffer__poll(w->ring, 1);
+	return NULL;
+}
+
+static int follow(struct walk *w)
+{
+	if (w->is_following)
+		return -EALREADY;
+	atomic_store(&w->end, false);
+	w->is_following = pthread_create(&w->follower, NULL, follower_main, w) == 0;
+	return w->is_following ? 0 : -EAGAIN;
+}
+
+static int drain(struct walk *w)
+{
+	if (w->is_following) {
+		atomic_store(&w->end, true);
+		(void)pthread_join(w->follower, NULL);
+		w->is_following = false;
+	}
+	return ring_buffer__consume(w->ring);
+}
+
 static pid_t start_command(char **argv, int *ret_in, FILE **ret_out)
 {
 	int in[2], out[2];
@@ -146,7 +180,9 @@ static int serve(struct walk *w, int in, FILE *out)
 		if (strcmp(line, "ready\n") == 0)
 			r = ready(w);
 		else if (strcmp(line, "drain\n") == 0)
-			r = ring_buffer__consume(w->ring);
+			r = drain(w);
+		else if (strcmp(line, "follow\n") == 0)
+			r = follow(w);
 		else
 			fputs(line, stderr);
 		if (r < 0) {
@@ -192,7 +228,7 @@ int main(int argc, char **argv)
 	close(in);
 	fclose(out);
 	(void)waitpid(pid, &status, 0);
-	(void)ring_buffer__consume(w.ring);
+	(void)drain(&w);
 	ring_buffer__free(w.ring);
 	python_codes_free(w.codes);
 	bpf_link__destroy(link);

@@ -17,8 +17,9 @@ struct fake_memory {
 	int read_error;	      /* of every read */
 	int check_error;
 	int reads;
-	uint64_t flip_addr; /* after so many reads, this byte changes */
+	uint64_t flip_addr; /* after so many reads, the word there changes to this one */
 	int flip_after;
+	uint64_t flip_word;
 };
 
 static inline int fake_read(const struct memory *m, uint64_t addr, void *buf, size_t len)
@@ -27,8 +28,8 @@ static inline int fake_read(const struct memory *m, uint64_t addr, void *buf, si
 
 	if (f->read_error)
 		return f->read_error;
-	if (f->flip_addr && f->reads++ == f->flip_after)
-		f->bytes[f->flip_addr - FAKE_BASE] ^= 0xff;
+	if (f->reads++ == f->flip_after && f->flip_addr)
+		memcpy(f->bytes + (f->flip_addr - FAKE_BASE), &f->flip_word, sizeof(f->flip_word));
 	if (addr < FAKE_BASE || addr - FAKE_BASE > FAKE_BYTES || len > FAKE_BYTES - (addr - FAKE_BASE))
 		return -EFAULT;
 	memcpy(buf, f->bytes + (addr - FAKE_BASE), len);

@@ -210,7 +210,7 @@ TEST(copies_go_and_the_first_stays)
 	p = sim_process(&s, PID);
 	EXPECT(p->stacks.len <= 64 / 8 + 4);
 	EXPECT_EQ(p->stacks_overflow, 0);
-	EXPECT_EQ(s.forgotten, 0);
+	EXPECT(s.forgotten > 0); /* it may know them, if it was told to forget the first */
 	EXPECT_EQ(sites_len(&s), 1);
 	/* One frame for all of them. */
 	ASSERT(process_stack(p, 1) && process_stack(p, 500));
@@ -246,7 +246,7 @@ TEST(a_copy_that_is_named_again_is_no_copy)
 			sim_free(&s, sim_alloc(&s, PID, MIB, 2));
 	}
 	EXPECT(process_stack(sim_process(&s, PID), 2) != NULL);
-	EXPECT_EQ(s.forgotten, 0);
+	EXPECT(s.forgotten > 0); /* it may know them, if it was told to forget the first */
 	EXPECT_EQ(sites_len(&s), 1);
 	sim_done(&s);
 }

@@ -135,6 +135,12 @@ static uint64_t look(const struct probe *p, const struct event_stack *raw)
 	return 0;
 }
 
+/* Drops the root of a path. */
+static void probe_forget(struct probe *p, const struct event_stack *raw)
+{
+	free(map64_remove(&p->map, raw->path));
+}
+
 static void probe_done(struct probe *p)
 {
 	size_t iter = 0;
@@ -172,9 +178,16 @@ static void run_program(unsigned int fan, bool has_bp, unsigned int rounds, bool
 		make_sample(&s, i, fan, has_bp);
 		expected = find_identity(list, n, s.identity);
 		found = look(&probe, s.raw);
+		wrong += learn_tree_find(&tree, s.raw) != expected;
+		if (expected && !found) {
+			learn_tree_repeat(&tree, s.raw, put, &probe);
+			wrong += look(&probe, s.raw) != expected;
+			if (i % 2)
+				probe_forget(&probe, s.raw);
+		}
 		wrong += found && found != expected;
-		missed += !found && expected;
-		if (!found) {
+		missed += expected && !look(&probe, s.raw);
+		if (!look(&probe, s.raw)) {
 			r = learn_tree_add(&tree, s.raw, &s.path, put, &probe, &number);
 			if (r == 0 && !expected)
 				list[n++] = (struct known){ s.identity, i };
@@ -281,6 +294,77 @@ TEST(indistinguishable)
 	probe_done(&probe);
 	free(a.raw);
 	free(b.raw);
+}
+
+/* A stack of words, one a slot. */
+static void make_words(struct sample *s, uint64_t number, const uint64_t *words, uint32_t n, uint64_t bp, bool uses_bp)
+{
+	memset(s, 0, sizeof(*s));
+	s->raw = calloc(1, sizeof(*s->raw) + n * 8);
+	s->raw->head.stack = s->path.stack = number;
+	s->raw->path = PATH_KEY;
+	s->raw->regs.sp = STACK_SP;
+	s->raw->regs.bp = bp;
+	s->raw->copy_bytes = n * 8;
+	memcpy(s->raw->copy, words, n * 8);
+	s->path.slots = n;
+	s->path.registers = uses_bp ? 1u << 6 : 0;
+	for (uint32_t i = 0; i < n; i++)
+		s->path.slot[i] = (uint16_t)i;
+	s->path.hash = hash_path(s->raw, &s->path);
+}
+
+/* Some callers are left by a register and others are not: the register must not be asked where it plays no part. */
+TEST(mixed_registers)
+{
+	const uint64_t with[] = { 0x10, 0x20 }, without[] = { 0x11, 0x20 };
+	struct learn_tree tree = {};
+	struct probe probe = {};
+	struct sample s[3];
+	uint64_t number;
+
+	make_words(&s[0], 1, with, 2, STACK_SP + 0x1000, true);
+	make_words(&s[1], 2, with, 2, STACK_SP + 0x2000, true);
+	make_words(&s[2], 3, without, 2, 0x4711, false);
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(learn_tree_add(&tree, s[i].raw, &s[i].path, put, &probe, &number), 0);
+	s[2].raw->regs.bp = 0x1234;
+	for (uint64_t i = 0; i < 3; i++) {
+		EXPECT_EQ(look(&probe, s[i].raw), i + 1);
+		EXPECT_EQ(learn_tree_find(&tree, s[i].raw), i + 1);
+		free(s[i].raw);
+	}
+	learn_tree_clear(&tree, NULL, NULL);
+	probe_done(&probe);
+}
+
+/* Each differs from all before at another slot: as many branches lie on the way as there are. */
+TEST(too_deep)
+{
+	enum { N = STACK_TREE_DEPTH + 8 };
+	struct learn_tree tree = {};
+	struct probe probe = {};
+	struct sample s[N];
+	uint64_t words[N], number;
+	unsigned int known = 0;
+
+	for (unsigned int i = 0; i < N; i++) {
+		int r;
+
+		for (unsigned int k = 0; k < N; k++)
+			words[k] = k < i ? 1 : k == i ? 2 : 3;
+		make_words(&s[i], i + 1, words, N, 0, false);
+		r = learn_tree_add(&tree, s[i].raw, &s[i].path, put, &probe, &number);
+		EXPECT(r == 0 || r == -E2BIG);
+		known += r == 0;
+	}
+	EXPECT(known > STACK_TREE_DEPTH && known < N);
+	for (unsigned int i = 0; i < N; i++) {
+		EXPECT_EQ(look(&probe, s[i].raw), i < known ? i + 1 : 0);
+		free(s[i].raw);
+	}
+	learn_tree_clear(&tree, NULL, NULL);
+	probe_done(&probe);
 }
 
 TEST_MAIN()

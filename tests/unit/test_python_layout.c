@@ -23,7 +23,7 @@ static const uint64_t table_13[] = {
 
 struct want {
 	uint64_t heads;
-	uint16_t threads, thread_id, frame, bytes, back, code, instr, owner, check, instrs;
+	uint16_t threads, thread_id, frame, bytes, back, code, instr, owner, check, words, instrs;
 };
 
 static void put_pointers(struct fake_memory *f, uint64_t heads, uint16_t threads)
@@ -54,6 +54,15 @@ static void check_version(struct fake_memory *f, uint32_t version, const struct 
 	EXPECT_EQ(i.probe.frame_owner, w->owner);
 	EXPECT_EQ(i.probe.code_check, w->check);
 	EXPECT_EQ(i.layout.code_check, w->check);
+	EXPECT_EQ(i.probe.check_words, w->words);
+	EXPECT_EQ(i.layout.check_words, w->words);
+	/* From the first line to the line table, or the version. */
+	EXPECT(w->words == 0 || (w->check == i.layout.code_first_line && w->words <= PYTHON_CHECK_WORDS_MAX &&
+				 w->check + 8 * w->words == i.layout.code_table + 8));
+	EXPECT_EQ(i.probe.thread_bytes, w->thread_id + 8);
+	EXPECT(i.probe.thread_bytes < PYTHON_THREAD_BYTES_MAX); /* the probe masks it */
+	EXPECT_EQ(i.layout.refcount_zero, version >> 16 < 0x030e ? 0xffffffff00000000 : 0x0000ffff00000000);
+	EXPECT_EQ(i.layout.code_units, w->instrs ? 16 : 0);
 	EXPECT_EQ(i.layout.code_instrs, w->instrs);
 	/* What one read takes holds all that is looked at in it. */
 	EXPECT(i.probe.frame_bytes <= PYTHON_FRAME_BYTES_MAX);
@@ -66,10 +75,10 @@ static void check_version(struct fake_memory *f, uint32_t version, const struct 
 TEST(versions_with_a_table_of_ours)
 {
 	static const struct want want[] = {
-		{ 32, 8, 176, 24, 112, 24, 32, 104, 0, 40, 0 },
-		{ 32, 8, 176, 24, 104, 24, 32, 96, 0, 40, 0 },
-		{ 40, 16, 152, 56, 72, 48, 32, 56, 69, 72, 184 },
-		{ 40, 72, 136, 56, 72, 8, 0, 56, 70, 92, 192 },
+		{ 32, 8, 176, 24, 112, 24, 32, 104, 0, 40, 11, 0 },
+		{ 32, 8, 176, 24, 104, 24, 32, 96, 0, 40, 11, 0 },
+		{ 40, 16, 152, 56, 72, 48, 32, 56, 69, 72, 9, 184 },
+		{ 40, 72, 136, 56, 72, 8, 0, 56, 70, 92, 0, 192 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
@@ -108,8 +117,8 @@ static void put_table_14(struct fake_memory *f)
 
 TEST(versions_that_bring_a_table)
 {
-	static const struct want want_13 = { 632, 7344, 152, 72, 72, 8, 0, 56, 70, 92, 200 };
-	static const struct want want_14 = { 840, 7352, 152, 72, 80, 8, 0, 56, 74, 92, 208 };
+	static const struct want want_13 = { 632, 7344, 152, 72, 72, 8, 0, 56, 70, 92, 0, 200 };
+	static const struct want want_14 = { 840, 7352, 152, 72, 80, 8, 0, 56, 74, 92, 0, 208 };
 	struct fake_memory f;
 
 	fake_init(&f);
@@ -153,6 +162,12 @@ TEST(tables_that_are_refused)
 	}
 	put_table_13(&f);
 	fake_word(&f, RUNTIME + 248, 57); /* the probe reads whole words */
+	EXPECT_EQ(layout_13(&f), -EOPNOTSUPP);
+	put_table_13(&f);
+	fake_word(&f, RUNTIME + 192, 248); /* with the thread's id more than the probe has room for */
+	EXPECT_EQ(layout_13(&f), -EOPNOTSUPP);
+	put_table_13(&f);
+	fake_word(&f, RUNTIME + 312, 72); /* co_version is somewhere else, too */
 	EXPECT_EQ(layout_13(&f), -EOPNOTSUPP);
 }
 

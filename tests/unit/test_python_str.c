@@ -53,6 +53,7 @@ static void put_str(struct fake_memory *f, uint64_t addr, uint64_t length, uint3
 	fake_word(f, addr + 16, length);
 	fake_half(f, addr + 32, state);
 	fake_put(f, addr + (state & ASCII ? 40 : 56), data, len);
+	fake_word(f, addr + (state & ASCII ? 40 : 56) + len, 0);
 }
 
 static int read_str(struct fake_memory *f, size_t max, struct strbuf *sb)
@@ -86,9 +87,42 @@ TEST(str_objects)
 	EXPECT_STR(strbuf_str(&sb), "\xf0\x9f\x98\x80");
 	/* Where "interned" has 16 bits, the others follow it. */
 	put_str(&f, FAKE_BASE, 5, (COMPACT | ASCII | 1 << 2) << 14, "", 0);
-	fake_put(&f, FAKE_BASE + 40, "world", 5);
+	fake_put(&f, FAKE_BASE + 40, "world", 6);
 	EXPECT_EQ(read_str(&f, 100, &sb), 0);
 	EXPECT_STR(strbuf_str(&sb), "world");
+}
+
+/* Most come with one read, and none is read beyond its page for nothing. */
+TEST(str_objects_anywhere)
+{
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+	char text[1200];
+	struct fake_memory f;
+
+	fake_init(&f);
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = (char)('a' + i % 26);
+	for (uint64_t before = 48; before < 200; before += 8) { /* the end of all memory */
+		const uint64_t addr = FAKE_BASE + FAKE_BYTES - before;
+
+		fake_word(&f, addr + 16, before - 41);
+		fake_half(&f, addr + 32, COMPACT | ASCII | 1 << 2);
+		fake_put(&f, addr + 40, text, before - 41);
+		fake_put(&f, addr + before - 1, "", 1);
+		strbuf_reset(&sb);
+		f.reads = 0;
+		EXPECT_EQ(python_str_read(&f.memory, &layout, addr, 4096, &sb), 0);
+		EXPECT_EQ(f.reads, 1);
+		EXPECT(sb.len == before - 41 && memcmp(sb.buf, text, sb.len) == 0);
+	}
+	for (uint64_t addr = FAKE_BASE + 3000; addr < FAKE_BASE + 4200; addr += 8) {
+		put_str(&f, addr, sizeof(text), COMPACT | ASCII | 1 << 2, text, sizeof(text));
+		strbuf_reset(&sb);
+		f.reads = 0;
+		EXPECT_EQ(python_str_read(&f.memory, &layout, addr, 4096, &sb), 0);
+		EXPECT_EQ(f.reads, 2);
+		EXPECT(sb.len == sizeof(text) && memcmp(sb.buf, text, sb.len) == 0);
+	}
 }
 
 TEST(str_objects_that_are_none)
@@ -104,6 +138,14 @@ TEST(str_objects_that_are_none)
 		EXPECT_EQ(read_str(&f, 100, &sb), -EBADMSG);
 	}
 	put_str(&f, FAKE_BASE, UINT64_MAX, COMPACT | ASCII | 1 << 2, "abc", 3);
+	EXPECT_EQ(read_str(&f, 100, &sb), -EBADMSG);
+	put_str(&f, FAKE_BASE, 1ull << 31, COMPACT | ASCII | 1 << 2, "abc", 3);
+	EXPECT_EQ(read_str(&f, 100, &sb), -EBADMSG);
+	put_str(&f, FAKE_BASE, 2, COMPACT | ASCII | 1 << 2, "abc", 3); /* does not end there */
+	EXPECT_EQ(read_str(&f, 100, &sb), -EBADMSG);
+	put_str(&f, FAKE_BASE, 1, COMPACT | 2 << 2, "\x22\x6f\0\1", 4);
+	EXPECT_EQ(read_str(&f, 100, &sb), -EBADMSG);
+	put_str(&f, FAKE_BASE, 3, COMPACT | ASCII | 1 << 2, "ab\xe9", 3);
 	EXPECT_EQ(read_str(&f, 100, &sb), -EBADMSG);
 	/* Longer than the memory there. */
 	put_str(&f, FAKE_BASE, FAKE_BYTES, COMPACT | ASCII | 1 << 2, "abc", 3);
@@ -129,6 +171,8 @@ TEST(bytes_objects)
 	EXPECT(memcmp(data, "\0\1\2\3\4\5", 6) == 0);
 	ASSERT(python_bytes_read(&f.memory, &layout, FAKE_BASE, 2, &cut, &len) == 0);
 	EXPECT_EQ(len, 2);
+	fake_word(&f, FAKE_BASE + 16, 5);
+	EXPECT_EQ(python_bytes_read(&f.memory, &layout, FAKE_BASE, 100, &data, &len), -EBADMSG);
 	fake_word(&f, FAKE_BASE + 16, UINT64_MAX);
 	EXPECT_EQ(python_bytes_read(&f.memory, &layout, FAKE_BASE, 100, &data, &len), -EBADMSG);
 	EXPECT_EQ(python_bytes_read(&f.memory, &layout, 0, 100, &data, &len), -EBADMSG);
