@@ -12,6 +12,7 @@
 /* A stack is not larger: if its end seems to be further away, it is another stack (a coroutine's, a signal's). */
 #define STACK_BYTES_MAX (16ull << 20)
 #define SLOTS_INLINE 24
+#define SLOTS_AT_ONCE 4
 /* The last quarter of the budget is kept for allocations of this size. */
 #define LARGE_BYTES (1ull << 20)
 #define CHECK_EVERY 4096 /* hits of a thread */
@@ -22,8 +23,8 @@ struct reader { /* pointers only: see struct thread_state */
 	const struct stack_path *path;
 };
 
-/* Fills the chunk from addr to the last slot, but not beyond the end of the page: what lies there can be read, and the page behind the top of a stack,
- * which cannot, is never touched. An exception costs more than all the rest. */
+/* Fills the chunk from addr to the last slot, but not beyond the end of the page: what lies there can be read, and the page
+ * behind the top of a stack, which cannot, is never touched. An exception costs more than all the rest. */
 static __always_inline bool fill_chunk(struct reader *r, __u64 addr)
 {
 	__u64 len = STACK_PIECE - (addr & (STACK_PIECE - 1)), wanted = r->ts->stack_limit - addr;
@@ -64,10 +65,30 @@ static long hash_slot(__u64 index, struct reader *r)
 	return r->ts->is_unreadable & 1; /* a bound the verifier can see */
 }
 
-/* For bpf_loop(), which has the verifier look at it once. */
-static long hash_slot_late(__u64 index, struct reader *r)
+/* Without a branch on whether it is there: beyond the end it hashes the last one to no effect. */
+static __always_inline __u64 hash_if(struct reader *r, __u64 hash, __u64 index)
 {
-	return hash_slot(index + SLOTS_INLINE, r);
+	__u64 n = r->path->slots, take = -(__u64)(index < n), at = (index & take) | ((n - 1) & ~take), with;
+
+	asm volatile("" : "+r"(take), "+r"(at));
+	with = stack_hash_word(hash, slot_word(r, r->path->slot[at & (STACK_SLOTS_MAX - 1)]));
+	return (with & take) | (hash & ~take);
+}
+
+/* For bpf_loop(), which has the verifier look at it once; several at a time, as its call costs more than a slot. */
+static long hash_slots(__u64 index, struct reader *r)
+{
+	__u64 hash = r->ts->stack_hash;
+
+	index = SLOTS_INLINE + index * SLOTS_AT_ONCE;
+	if (index >= r->path->slots)
+		return 1;
+	hash = hash_if(r, hash, index);
+	hash = hash_if(r, hash, index + 1);
+	hash = hash_if(r, hash, index + 2);
+	hash = hash_if(r, hash, index + 3);
+	r->ts->stack_hash = hash;
+	return r->ts->is_unreadable & 1;
 }
 
 /* Registers that unwind rules may need, by DWARF number; on arm64, where frames are found by frame pointers, x29 and,
@@ -127,7 +148,7 @@ static __always_inline bool is_this(struct reader *r, const struct stack_path *p
 	for (__u32 i = 0; i < SLOTS_INLINE; i++)
 		if (hash_slot(i, r))
 			goto hashed;
-	bpf_loop(STACK_SLOTS_MAX - SLOTS_INLINE, hash_slot_late, r, 0);
+	bpf_loop((STACK_SLOTS_MAX - SLOTS_INLINE) / SLOTS_AT_ONCE, hash_slots, r, 0);
 hashed:
 	if (path->registers)
 		hash_registers(r, path->registers);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@
 #define STATUS_NS (10 * NSEC_PER_SEC)
 #define STOP_NS (5 * NSEC_PER_SEC)
 /* Copies of stacks take 16 KiB on average, 64 at most. */
-#define STACKS_WAITING_MAX 512
+#define STACKS_WAITING_MAX 1024
 /* Files of the traced kept open for their names. */
 #define OBJECTS_MAX 512
 
@@ -420,6 +421,8 @@ int daemon_run(const struct daemon_options *o)
 	int r;
 
 	(void)signal(SIGPIPE, SIG_IGN);
+	/* A heap for each thread would keep what that thread alone has freed: 1 MiB more was resident. */
+	(void)mallopt(M_ARENA_MAX, 1);
 	d.started_ns = d.health_ns = d.sweep_ns = d.status_ns = clock_monotonic_ns();
 	r = daemon_start(&d);
 	if (r == 0) {

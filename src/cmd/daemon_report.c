@@ -281,6 +281,8 @@ void daemon_status_text(struct daemon *d, bool json, struct strbuf *sb)
 {
 	struct engine_totals t;
 	struct reporter_stats rs = {};
+	struct resolver_stats st = {};
+	uint64_t c[COUNTER_MAX] = {};
 	char bytes[FORMAT_UNITS_MAX], up[FORMAT_UNITS_MAX];
 
 	daemon_drain(d);
@@ -298,6 +300,11 @@ void daemon_status_text(struct daemon *d, bool json, struct strbuf *sb)
 		    (unsigned long long)t.events, (unsigned long long)d->lost_seen, (unsigned long long)rs.written,
 		    sink_name(rs.sink), (unsigned long long)(rs.dropped + rs.failed), d->rule_count,
 		    d->nvml ? nvml_watch_status(d->nvml) : "NVML off");
+	resolver_stats(d->resolver, &st);
+	(void)tracer_counters(d->tracer, c);
+	strbuf_addf(sb, "stacks: %llu unwound, %llu known again, %llu sampled, %llu lost\n",
+		    (unsigned long long)st.resolved, (unsigned long long)c[COUNTER_STACK_KNOWN],
+		    (unsigned long long)c[COUNTER_STACK_SAMPLED], (unsigned long long)(c[COUNTER_STACK_LOST] + st.dropped));
 	if (!libraries_count(d->libraries))
 		strbuf_adds(sb, "waiting: no process has loaded a GPU driver library yet\n");
 	for (size_t i = 0; i < libraries_count(d->libraries); i++) {

@@ -3,6 +3,7 @@
 #include "stack/resolver.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 /* Jobs that are no stacks are few and small; so many mean that the thread is stuck. */
 #define JOBS_MAX 65536
-#define SWEEP_NS (30 * NSEC_PER_SEC)
+#define SWEEP_NS (10 * NSEC_PER_SEC)
 #define STOP_NS (2 * NSEC_PER_SEC)
 
 enum job_kind {
@@ -176,6 +177,8 @@ static void *resolver_thread(void *userdata)
 		pthread_mutex_unlock(&r->lock);
 		if (now >= sweep_ns) {
 			resolve_sweep(&r->resolve);
+			/* A burst of copies has left much that is free between what is kept. */
+			(void)malloc_trim(0);
 			sweep_ns = now + SWEEP_NS;
 		}
 		if (is_changed || now >= due_ns)

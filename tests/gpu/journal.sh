@@ -23,14 +23,15 @@ for _ in $(seq 100); do [ -S /run/systemd/journal/socket ] && break; sleep 0.1; 
 cat >/run/rules.conf <<'RULES'
 version = 1;
 rules = (
-  { name = "quota"; kind = "live_bytes";    fire_above = "60%"; for = "0s"; severity = "warning"; },
+  { name = "quota"; kind = "live_bytes";    fire_above = "32GiB"; for = "0s"; severity = "warning"; },
   { name = "oom";   kind = "alloc_failure"; count = 1; window = "1m"; severity = "error"; }
 );
 RULES
 ./gpuxray run --config /dev/null --rules /run/rules.conf --sink journal 2>/run/gpuxray.log &
 daemon=$!
 for _ in $(seq 100); do [ -S /run/gpuxray/status.sock ] && break; sleep 0.1; done
-(cd tests/gpu && timeout 120 "${PYTHON:-python3}" train.py 2>&1 | tail -n 2)
+mkdir /run/job && cp tests/gpu/train.py /run/job
+(cd /run/job && timeout 120 "${PYTHON:-python3}" train.py 2>&1 | tail -n 2)
 sleep 1
 kill $daemon
 wait $daemon

@@ -10,7 +10,7 @@ import sys
 from cost import KINDS, add, run_cost, spread
 from daemon import WORK, Daemon
 
-ROUNDS = 5
+ROUNDS = 11
 OPTIONS = {"without": None, "empty probes": ["--bare-probes"], "with": []}
 COUNTERS = ("events", "stacks_known", "stacks_copied", "stacks_sampled")
 
