@@ -4,9 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "base/clock.h"
+#include "base/thread.h"
 
 /* One for all stacks: a wait is rare and short, and an answer is waited for by one thread. */
 static pthread_mutex_t wait_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -15,12 +14,7 @@ static pthread_once_t wait_once = PTHREAD_ONCE_INIT;
 
 static void wait_init(void)
 {
-	pthread_condattr_t attr;
-
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&wait_cond, &attr);
-	(void)pthread_condattr_destroy(&attr);
+	(void)cond_init(&wait_cond);
 }
 
 struct frames *frames_ref(struct frames *f)
@@ -127,14 +121,12 @@ bool stack_is_done(const struct stack *s)
 
 bool stack_wait(const struct stack *s, uint64_t deadline_ns)
 {
-	struct timespec ts = { .tv_sec = (time_t)(deadline_ns / NSEC_PER_SEC),
-			       .tv_nsec = (long)(deadline_ns % NSEC_PER_SEC) };
 	bool is_done = stack_is_done(s);
 
 	if (is_done)
 		return true;
 	pthread_mutex_lock(&wait_lock);
-	while (!(is_done = stack_is_done(s)) && pthread_cond_timedwait(&wait_cond, &wait_lock, &ts) == 0)
+	while (!(is_done = stack_is_done(s)) && cond_wait_until(&wait_cond, &wait_lock, deadline_ns))
 		;
 	pthread_mutex_unlock(&wait_lock);
 	return is_done;

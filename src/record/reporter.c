@@ -9,6 +9,7 @@
 #include "bpf/event.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "proc/procfs.h"
 #include "record/budget.h"
 #include "record/queue.h"
@@ -94,15 +95,9 @@ static void unlock_and_unref(struct reporter *r)
 		reporter_free(r);
 }
 
-/* False when the time is over. deadline: monotonic, UINT64_MAX = none. */
 static bool wait_until(struct reporter *r, pthread_cond_t *cond, uint64_t deadline_ns)
 {
-	struct timespec ts = { .tv_sec = (time_t)(deadline_ns / NSEC_PER_SEC),
-			       .tv_nsec = (long)(deadline_ns % NSEC_PER_SEC) };
-
-	if (deadline_ns == UINT64_MAX)
-		return pthread_cond_wait(cond, &r->lock) == 0;
-	return pthread_cond_timedwait(cond, &r->lock, &ts) == 0;
+	return cond_wait_until(cond, &r->lock, deadline_ns);
 }
 
 /* The daemon's own records are few and tell of all others. */
@@ -339,50 +334,30 @@ static int copy_options(struct reporter *r, const struct reporter_options *o)
 
 static int init_locks(struct reporter *r)
 {
-	pthread_condattr_t attr;
-	int err;
+	int err = -pthread_mutex_init(&r->lock, NULL);
 
-	err = pthread_condattr_init(&attr);
 	if (err == 0)
-		err = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+		err = cond_init(&r->to_builder);
 	if (err == 0)
-		err = pthread_mutex_init(&r->lock, NULL);
-	if (err == 0)
-		err = pthread_cond_init(&r->to_builder, &attr);
-	if (err == 0)
-		err = pthread_cond_init(&r->to_writer, &attr);
-	if (err == 0)
-		err = pthread_cond_init(&r->to_owner, &attr);
-	(void)pthread_condattr_destroy(&attr);
-	return -err;
+		err = cond_init(&r->to_writer);
+	return err ?: cond_init(&r->to_owner);
 }
 
-/* With all signals blocked: they are the main thread's, and a write to a broken pipe must come back as EPIPE. */
 static int start_threads(struct reporter *r)
 {
-	sigset_t all, before;
-	int err;
+	int err = thread_start(&r->builder, "gpuxray-build", builder_thread, r);
 
-	(void)sigfillset(&all);
-	err = pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (err != 0)
-		return -err;
-	err = pthread_create(&r->builder, NULL, builder_thread, r);
-	if (err == 0) {
-		(void)pthread_setname_np(r->builder, "gpuxray-build");
-		err = pthread_create(&r->writer, NULL, writer_thread, r);
-		if (err == 0) {
-			(void)pthread_setname_np(r->writer, "gpuxray-write");
-		} else {
-			pthread_mutex_lock(&r->lock);
-			r->is_stopping = true;
-			pthread_cond_signal(&r->to_builder);
-			pthread_mutex_unlock(&r->lock);
-			(void)pthread_join(r->builder, NULL);
-		}
+	if (err < 0)
+		return err;
+	err = thread_start(&r->writer, "gpuxray-write", writer_thread, r);
+	if (err < 0) {
+		pthread_mutex_lock(&r->lock);
+		r->is_stopping = true;
+		pthread_cond_signal(&r->to_builder);
+		pthread_mutex_unlock(&r->lock);
+		(void)pthread_join(r->builder, NULL);
 	}
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -err;
+	return err;
 }
 
 int reporter_new(const struct reporter_options *o, struct reporter **ret)

@@ -5,14 +5,13 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "stack/resolve.h"
 
 /* Jobs that are no stacks are few and small; so many mean that the thread is stuck. */
@@ -149,10 +148,7 @@ static void run_job(struct resolver *r, struct job *j)
 
 static void wait_until(struct resolver *r, pthread_cond_t *cond, uint64_t deadline_ns)
 {
-	struct timespec ts = { .tv_sec = (time_t)(deadline_ns / NSEC_PER_SEC),
-			       .tv_nsec = (long)(deadline_ns % NSEC_PER_SEC) };
-
-	(void)pthread_cond_timedwait(cond, &r->lock, &ts);
+	(void)cond_wait_until(cond, &r->lock, deadline_ns);
 }
 
 static void *resolver_thread(void *userdata)
@@ -197,20 +193,11 @@ static void *resolver_thread(void *userdata)
 
 static int init_locks(struct resolver *r)
 {
-	pthread_condattr_t attr;
-	int err;
+	int err = -pthread_mutex_init(&r->lock, NULL);
 
-	err = pthread_condattr_init(&attr);
 	if (err == 0)
-		err = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	if (err == 0)
-		err = pthread_mutex_init(&r->lock, NULL);
-	if (err == 0)
-		err = pthread_cond_init(&r->wake, &attr);
-	if (err == 0)
-		err = pthread_cond_init(&r->ended, &attr);
-	(void)pthread_condattr_destroy(&attr);
-	return -err;
+		err = cond_init(&r->wake);
+	return err ?: cond_init(&r->ended);
 }
 
 /* Nobody is to wait for what will not come. */
@@ -238,23 +225,6 @@ static void destroy(struct resolver *r)
 	free(r);
 }
 
-/* With all signals blocked: they are the main thread's. */
-static int start_thread(struct resolver *r)
-{
-	sigset_t all, before;
-	int err;
-
-	(void)sigfillset(&all);
-	err = pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (err != 0)
-		return -err;
-	err = pthread_create(&r->thread, NULL, resolver_thread, r);
-	if (err == 0)
-		(void)pthread_setname_np(r->thread, "gpuxray-stack");
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -err;
-}
-
 int resolver_new(const struct resolver_options *o, struct resolver **ret)
 {
 	struct resolver *r = calloc(1, sizeof(*r));
@@ -272,7 +242,7 @@ int resolver_new(const struct resolver_options *o, struct resolver **ret)
 	(void)objects_ref(o->objects);
 	if (err == 0) {
 		r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		err = r->event_fd < 0 ? -errno : start_thread(r);
+		err = r->event_fd < 0 ? -errno : thread_start(&r->thread, "gpuxray-stack", resolver_thread, r);
 	}
 	if (err < 0) {
 		destroy(r);
