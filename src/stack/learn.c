@@ -64,22 +64,24 @@ static int mark_slots(const struct event_stack *raw, const struct unwound *u, st
 	return r;
 }
 
-static uint64_t register_word(const struct stack_registers *regs, unsigned int n)
+uint64_t learn_register(const struct event_stack *raw, unsigned int number)
 {
-	switch (n) {
+	const struct stack_registers *regs = &raw->regs;
+
+	switch (number) {
 	case 3:
-		return regs->bx;
+		return regs->bx - regs->sp;
 	case REGISTER_BP:
 	case REGISTER_X29:
-		return regs->bp;
+		return regs->bp - regs->sp;
 	case 12:
-		return regs->r12;
+		return regs->r12 - regs->sp;
 	case 13:
-		return regs->r13;
+		return regs->r13 - regs->sp;
 	case 14:
-		return regs->r14;
+		return regs->r14 - regs->sp;
 	case 15:
-		return regs->r15;
+		return regs->r15 - regs->sp;
 	case REGISTER_X30:
 		return regs->lr;
 	default:
@@ -94,26 +96,31 @@ static uint32_t registers_of(const struct event_stack *raw, const struct unwound
 	return 1u << REGISTER_X30 | (u->register_mask >> REGISTER_BP & 1) << REGISTER_X29;
 }
 
-static uint64_t slot_word(const struct event_stack *raw, uint16_t slot)
+bool learn_word(const struct event_stack *raw, uint16_t slot, uint64_t *ret)
 {
 	const uint64_t offset = (slot & STACK_SLOT_OFFSET) * UINT64_C(8);
-	uint64_t word;
 
 	if (!has_word(raw, offset))
-		return 0;
-	memcpy(&word, raw->copy + offset, sizeof(word));
-	return slot & STACK_SLOT_RELATIVE ? word - raw->regs.sp : word;
+		return false;
+	memcpy(ret, raw->copy + offset, sizeof(*ret));
+	if (slot & STACK_SLOT_RELATIVE)
+		*ret -= raw->regs.sp;
+	return true;
 }
 
 uint64_t learn_hash(const struct event_stack *raw, const struct stack_path *p)
 {
 	uint64_t hash = STACK_HASH_INIT;
 
-	for (uint32_t i = 0; i < MIN(p->slots, STACK_SLOTS_MAX); i++)
-		hash = stack_hash_word(hash, slot_word(raw, p->slot[i]));
+	for (uint32_t i = 0; i < MIN(p->slots, STACK_SLOTS_MAX); i++) {
+		uint64_t word = 0;
+
+		(void)learn_word(raw, p->slot[i], &word);
+		hash = stack_hash_word(hash, word);
+	}
 	for (unsigned int n = 0; n < 32; n++) {
 		if (p->registers >> n & 1)
-			hash = stack_hash_word(hash, register_word(&raw->regs, n) - raw->regs.sp);
+			hash = stack_hash_word(hash, learn_register(raw, n));
 	}
 	return hash;
 }

@@ -14,6 +14,10 @@
  * the stack.
  */
 int learn_path(const struct event_stack *raw, const struct unwound *u, struct stack_path *ret);
+/* The word of a copy at a slot, as it enters the hash. False: it is not in the copy. */
+bool learn_word(const struct event_stack *raw, uint16_t slot, uint64_t *ret);
+/* The register with this DWARF number, as it enters the hash: relative to sp, but for arm64's 30, a code address. */
+uint64_t learn_register(const struct event_stack *raw, unsigned int number);
 /* What the probe does: the hash of the words of a copy at a leaf's slots. A word that the copy does not have counts as
  * 0, where the probe gives up. For tests, and for the self-check. */
 uint64_t learn_hash(const struct event_stack *raw, const struct stack_path *p);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "stack/learn.h"
+
 #define REGISTERS 32
 #define LEAVES_MAX 65536 /* looked at when a tree is built anew */
 
@@ -23,42 +25,6 @@ struct place {
 	uint16_t slot;
 };
 
-static uint64_t raw_register(const struct event_stack *raw, unsigned int number)
-{
-	switch (number) {
-	case 3:
-		return raw->regs.bx;
-	case 6:
-		return raw->regs.bp;
-	case 12:
-		return raw->regs.r12;
-	case 13:
-		return raw->regs.r13;
-	case 14:
-		return raw->regs.r14;
-	case 15:
-		return raw->regs.r15;
-	case 29: /* arm64 */
-		return raw->regs.bp;
-	case 30: /* no distance */
-		return raw->regs.lr + raw->regs.sp;
-	}
-	return 0;
-}
-
-/* False: outside of the copy. */
-static bool raw_word(const struct event_stack *raw, uint16_t slot, uint64_t *ret)
-{
-	const size_t at = (size_t)(slot & STACK_SLOT_OFFSET) * 8;
-
-	if (at + 8 > raw->copy_bytes)
-		return false;
-	memcpy(ret, raw->copy + at, 8);
-	if (slot & STACK_SLOT_RELATIVE)
-		*ret -= raw->regs.sp;
-	return true;
-}
-
 static int make_leaf(const struct event_stack *raw, const struct stack_path *path, struct learn_node **ret)
 {
 	struct learn_node *n;
@@ -71,14 +37,14 @@ static int make_leaf(const struct event_stack *raw, const struct stack_path *pat
 	n->path = *path;
 	n->root = raw->path;
 	for (uint32_t i = 0; i < path->slots; i++) {
-		if (!raw_word(raw, path->slot[i], &n->words[i])) {
+		if (!learn_word(raw, path->slot[i], &n->words[i])) {
 			free(n);
 			return -EINVAL;
 		}
 	}
 	for (unsigned int i = 0; i < REGISTERS; i++) {
 		if (path->registers >> i & 1)
-			n->registers[i] = raw_register(raw, i) - raw->regs.sp;
+			n->registers[i] = learn_register(raw, i);
 	}
 	*ret = n;
 	return 0;
@@ -241,12 +207,14 @@ static int split(struct adding *a, uint64_t key, struct learn_node *fresh, const
 	return r;
 }
 
+struct sorted {
+	uint64_t word;
+	struct learn_node *leaf;
+};
+
 static int compare_words(const void *x, const void *y)
 {
-	const struct {
-		uint64_t word;
-		struct learn_node *leaf;
-	} *a = x, *b = y;
+	const struct sorted *a = x, *b = y;
 
 	return a->word < b->word ? -1 : a->word > b->word;
 }
@@ -254,10 +222,7 @@ static int compare_words(const void *x, const void *y)
 /* A tree of the leaves, all of which agree up to the key. Takes the leaves. */
 static int build(struct adding *a, uint64_t key, struct learn_node **leaves, size_t n, unsigned int depth)
 {
-	struct sorted {
-		uint64_t word;
-		struct learn_node *leaf;
-	} *list = NULL;
+	struct sorted *list = NULL;
 	struct place first = {}, p;
 	struct stack_path branch;
 	bool any = false;
@@ -305,22 +270,9 @@ static int build(struct adding *a, uint64_t key, struct learn_node **leaves, siz
 	return a->put(key, &branch, a->userdata) ?: r;
 }
 
-static bool find_leaf(const struct learn_tree *t, uint64_t number)
-{
-	size_t iter = 0;
-	void *value;
-
-	while (map64_next(&t->nodes, &iter, NULL, &value)) {
-		if (((const struct learn_node *)value)->path.stack == number)
-			return true;
-	}
-	return false;
-}
-
 /* All stacks of a path anew, with fresh: a difference lies before one that is there. */
 static int rebuild(struct adding *a, uint64_t root, struct learn_node *fresh)
 {
-	const uint64_t number = fresh->path.stack;
 	struct learn_node **leaves;
 	size_t iter = 0, n = 0, cap = a->t->leaves + 1;
 	uint64_t key, *keys;
@@ -350,12 +302,11 @@ static int rebuild(struct adding *a, uint64_t root, struct learn_node *fresh)
 	r = build(a, root, leaves, n, 0);
 	free(leaves);
 	free(keys);
-	/* What could not be told apart was forgotten, fresh perhaps. */
-	return r < 0 || find_leaf(a->t, number) ? r : -EINVAL;
+	return r;
 }
 
-int learn_tree_add(struct learn_tree *t, const struct event_stack *raw, const struct stack_path *path,
-		   learn_put_fn put, void *userdata, uint64_t *ret_stack)
+static int add(struct learn_tree *t, const struct event_stack *raw, const struct stack_path *path, learn_put_fn put,
+	       void *userdata, uint64_t *ret_stack)
 {
 	struct adding a = { .t = t, .put = put, .userdata = userdata };
 	struct learn_node *fresh = NULL, *n;
@@ -411,8 +362,8 @@ int learn_tree_add(struct learn_tree *t, const struct event_stack *raw, const st
 static bool branch_word(const struct event_stack *raw, const struct stack_path *branch, uint64_t *ret)
 {
 	if (branch->slots)
-		return raw_word(raw, branch->slot[0], ret);
-	*ret = raw_register(raw, (unsigned int)branch->hash) - raw->regs.sp;
+		return learn_word(raw, branch->slot[0], ret);
+	*ret = learn_register(raw, (unsigned int)branch->hash);
 	return true;
 }
 
@@ -421,11 +372,11 @@ static bool is_leaf_of(const struct learn_node *n, const struct event_stack *raw
 	uint64_t word;
 
 	for (unsigned int i = 0; i < REGISTERS; i++) {
-		if ((n->path.registers >> i & 1) && raw_register(raw, i) - raw->regs.sp != n->registers[i])
+		if ((n->path.registers >> i & 1) && learn_register(raw, i) != n->registers[i])
 			return false;
 	}
 	for (uint32_t i = 0; i < n->path.slots; i++) {
-		if (!raw_word(raw, n->path.slot[i], &word) || word != n->words[i])
+		if (!learn_word(raw, n->path.slot[i], &word) || word != n->words[i])
 			return false;
 	}
 	return true;
@@ -477,6 +428,18 @@ void learn_tree_remove(struct learn_tree *t, uint64_t stack, learn_put_fn put, v
 		(void)put(key, NULL, userdata);
 		return;
 	}
+}
+
+int learn_tree_add(struct learn_tree *t, const struct event_stack *raw, const struct stack_path *path,
+		   learn_put_fn put, void *userdata, uint64_t *ret_stack)
+{
+	int r = add(t, raw, path, put, userdata, ret_stack);
+
+	if (r < 0 || learn_tree_find(t, raw) == path->stack)
+		return r;
+	/* What could not be told apart was forgotten, or lies where the probe does not come. */
+	learn_tree_remove(t, path->stack, put, userdata);
+	return -EINVAL;
 }
 
 void learn_tree_clear(struct learn_tree *t, learn_put_fn put, void *userdata)

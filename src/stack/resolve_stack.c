@@ -15,6 +15,7 @@
 #include "stack/used_space.h"
 
 #define MODULE_MAX 64
+
 /* One stack on its way. */
 struct work {
 	struct resolve *rs;
@@ -256,16 +257,15 @@ static int build_frames(struct work *w, struct frames **ret)
 		const struct merge_entry *e = &w->merge.list[i];
 		const struct unwound_frame *u = e->is_python ? NULL : &w->unwound.frames[e->index];
 
-		if (!u)
+		if (!u) {
 			f->list[i] = w->python[e->index];
-		else
+		} else {
 			f->list[i] = (struct frame){ .kind = FRAME_NATIVE,
 						     .is_exact = u->is_exact,
 						     .is_signal = u->is_signal,
 						     .is_guessed = u->is_guessed,
 						     .pc = u->pc,
 						     .mapping = frame_mapping(w, u) };
-		if (u) {
 			w->has_interpreter |= is_interpreter(f->list[i].mapping);
 			w->guessed += u->is_guessed;
 		}
@@ -362,11 +362,6 @@ static uint64_t learn(struct work *w)
 	r = learn_path(w->raw, &w->unwound, &path);
 	if (r == 0)
 		r = learn_tree_add(&p->tree, w->raw, &path, put_node, rs, &stack);
-	/* What it found no place for. */
-	if (r == 0 && learn_tree_find(&p->tree, w->raw) != stack) {
-		learn_tree_remove(&p->tree, stack, put_node, rs);
-		r = -EINVAL;
-	}
 	rs->nodes += p->tree.nodes.len - before;
 	if (r == -EEXIST)
 		return 0; /* sent again before it was learned, or dropped by the probe */

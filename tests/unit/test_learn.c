@@ -271,7 +271,7 @@ TEST(return_address_in_a_register)
 	EXPECT_EQ(p.registers, (1u << 29 | 1u << 30));
 	h = stack_hash_word(STACK_HASH_INIT, get_word(&s, 8));
 	h = stack_hash_word(h, 64);
-	h = stack_hash_word(h, 0x4711 - SP);
+	h = stack_hash_word(h, 0x4711); /* a code address, as the probe has it: no distance */
 	EXPECT(p.hash == h);
 	s.raw->regs.lr++;
 	EXPECT(learn_hash(s.raw, &p) != p.hash);
