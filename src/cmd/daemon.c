@@ -213,6 +213,27 @@ static int on_resolved(sd_event_source *s, int fd, uint32_t revents, void *userd
 	return 0;
 }
 
+/* The list of allocators that the settings make. 0 or -ENOMEM; patterns have been checked. */
+static int make_allocators(const struct settings *s, struct allocators **ret)
+{
+	_cleanup_free_ char **list = NULL;
+	size_t n = 0;
+
+	for (const char *const *p = allocators_default; *p; p++)
+		n++;
+	list = calloc(n + s->allocators_len + s->allocators_also_len + 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	n = 0;
+	for (const char *const *p = allocators_default; *p && !s->allocators_len; p++)
+		list[n++] = (char *)*p;
+	for (size_t i = 0; i < s->allocators_len; i++)
+		list[n++] = s->allocators[i];
+	for (size_t i = 0; i < s->allocators_also_len; i++)
+		list[n++] = s->allocators_also[i];
+	return allocators_new(list, n, ret);
+}
+
 static int start_resolving(struct daemon *d)
 {
 	const struct settings *s = d->settings;
@@ -222,7 +243,7 @@ static int start_resolving(struct daemon *d)
 	int r = objects_new("/proc", OBJECTS_MAX, &d->objects);
 
 	if (r == 0)
-		r = daemon_allocators(s, &d->allocators);
+		r = make_allocators(s, &d->allocators);
 	if (r < 0)
 		return r;
 	o.objects = d->objects;

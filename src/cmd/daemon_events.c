@@ -203,26 +203,6 @@ static void on_resolved(struct stack *s, void *userdata)
 		(void)engine_set_site(d->engine, s->pid, s->start_ns, s->key, f->site);
 }
 
-int daemon_allocators(const struct settings *s, struct allocators **ret)
-{
-	_cleanup_free_ char **list = NULL;
-	size_t n = 0;
-
-	for (const char *const *p = allocators_default; *p; p++)
-		n++;
-	list = calloc(n + s->allocators_len + s->allocators_also_len + 1, sizeof(*list));
-	if (!list)
-		return -ENOMEM;
-	n = 0;
-	for (const char *const *p = allocators_default; *p && !s->allocators_len; p++)
-		list[n++] = (char *)*p;
-	for (size_t i = 0; i < s->allocators_len; i++)
-		list[n++] = s->allocators[i];
-	for (size_t i = 0; i < s->allocators_also_len; i++)
-		list[n++] = s->allocators_also[i];
-	return allocators_new(list, n, ret);
-}
-
 void daemon_resolved(struct daemon *d)
 {
 	(void)resolver_take(d->resolver, on_resolved, d);

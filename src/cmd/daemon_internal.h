@@ -69,8 +69,6 @@ struct known *daemon_known(struct daemon *d, uint32_t pid, uint64_t start_ns);
 /* Its end was not seen: ends it in the engine too. */
 void daemon_end(struct daemon *d, uint32_t pid, uint64_t start_ns);
 void daemon_mapped(uint32_t pid, const struct mapping *m, void *userdata);
-/* The list of allocators that the settings make. 0 or -ENOMEM; patterns have been checked. */
-int daemon_allocators(const struct settings *s, struct allocators **ret);
 /* Takes what the resolver has found out. */
 void daemon_resolved(struct daemon *d);
 /* Names ordinals of processes that never asked the driver for a UUID in our sight. */
