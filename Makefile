@@ -74,20 +74,30 @@ FAKE_CFLAGS := -std=gnu11 $(WARN) $(if $(WERROR),-Werror) -O2 -g -D_GNU_SOURCE -
 FAKE_HDRS := $(wildcard tests/fake_gpu/*.h)
 FAKE_BINS := $(patsubst tests/fake_gpu/%.c,$(FAKE)/%,$(wildcard tests/fake_gpu/work_*.c))
 
-FAKE_LIBS := $(FAKE)/libcuda.so.1 $(FAKE)/libnvidia-ml.so.1 $(FAKE)/libcudart.so
+FAKE_LIBS := $(addprefix $(FAKE)/,libcuda.so.1 libnvidia-ml.so.1 libcudart.so libamdhip64.so.6 libze_loader.so.1 libc10_cuda.so)
+# What a library or a workload calls of the others; workloads call the driver unless said otherwise.
+FAKE_USES = -l:libcuda.so.1
+$(FAKE)/work_hip: FAKE_USES := -l:libamdhip64.so.6
+$(FAKE)/work_hip: $(FAKE)/libamdhip64.so.6
+$(FAKE)/work_ze: FAKE_USES := -l:libze_loader.so.1
+$(FAKE)/work_ze: $(FAKE)/libze_loader.so.1
 
 $(FAKE)/libcuda.so.1: tests/fake_gpu/libcuda.c $(wildcard tests/fake_gpu/libcuda_*.c) tests/fake_gpu/state.c
 $(FAKE)/libnvidia-ml.so.1: tests/fake_gpu/libnvidia-ml.c tests/fake_gpu/state.c
 $(FAKE)/libcudart.so: tests/fake_gpu/libcudart.c
+$(FAKE)/libamdhip64.so.6: $(wildcard tests/fake_gpu/libamdhip64*.c) tests/fake_gpu/state.c
+$(FAKE)/libze_loader.so.1: tests/fake_gpu/libze_loader.c tests/fake_gpu/state.c
+$(FAKE)/libc10_cuda.so: tests/fake_gpu/libc10_cuda.c $(FAKE)/libcuda.so.1
 $(FAKE_LIBS): $(FAKE_HDRS)
 	$(call say,FAKE,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(FAKE_CFLAGS) -shared -fPIC -fvisibility=hidden $(filter %.c,$^) -Wl,-soname,$(@F) \
-		-Wl,-rpath,'$$ORIGIN' -ldl -o $@
+	$(Q)$(CC) $(FAKE_CFLAGS) -shared -fPIC -fvisibility=hidden $(filter %.c,$^) -L$(FAKE) \
+		$(patsubst $(FAKE)/%,-l:%,$(filter $(FAKE)/%,$^)) -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -ldl -o $@
 
+$(FAKE)/work_random: $(wildcard tests/fake_gpu/random_*.c)
 $(FAKE)/work_%: tests/fake_gpu/work_%.c tests/fake_gpu/common.c $(FAKE_HDRS) $(FAKE)/libcuda.so.1
 	$(call say,FAKE,$@)
-	$(Q)$(CC) $(FAKE_CFLAGS) $(filter %.c,$^) -L$(FAKE) -Wl,--as-needed -l:libcuda.so.1 -Wl,-rpath,'$$ORIGIN' -ldl -o $@
+	$(Q)$(CC) $(FAKE_CFLAGS) $(filter %.c,$^) -L$(FAKE) -Wl,--as-needed $(FAKE_USES) -Wl,-rpath,'$$ORIGIN' -ldl -o $@
 
 # The same without frame pointers, as most programs are.
 $(FAKE)/work_rate_nofp: tests/fake_gpu/work_rate.c tests/fake_gpu/common.c $(FAKE_HDRS) $(FAKE)/libcuda.so.1

@@ -40,6 +40,74 @@ static __always_inline void lost(struct books *b)
 	count(COUNTER_LOST);
 }
 
+/*
+ * Each process may wake the daemon WAKES_BURST times at once, and every WAKE_NS for ever. News beyond that wait until the
+ * daemon looks by itself, which is soon after it was woken (drain_interval): a loop of failing calls, or of allocations
+ * that cross a limit, costs it no more than so many wakes.
+ */
+#define WAKE_NS 10000000
+#define WAKES_BURST 32
+
+static __always_inline bool may_wake(struct books *b, __u64 now_ns)
+{
+	__u64 paid = b->wakes_paid_ns;
+
+	/* Two threads may pay for one: so what. */
+	if (paid < now_ns)
+		paid = now_ns;
+	if (paid - now_ns >= (__u64)WAKES_BURST * WAKE_NS)
+		return false;
+	b->wakes_paid_ns = paid + WAKE_NS;
+	return true;
+}
+
+#define PID_LEVELS_MAX 32 /* MAX_PID_NS_LEVEL of the kernel */
+
+/* The number of a task's thread id structure in the daemon's PID namespace; 0 = it is not in there. */
+static __noinline __u32 number_in_namespace(struct pid *p)
+{
+	__u32 level = BPF_CORE_READ(p, level);
+
+	for (__u32 i = 0; i <= PID_LEVELS_MAX; i++) {
+		struct upid *u = (void *)p + bpf_core_field_offset(struct pid, numbers) + i * bpf_core_type_size(struct upid);
+
+		if (i > level)
+			break;
+		if (BPF_CORE_READ(u, ns, ns.inum) == pid_ns)
+			return BPF_CORE_READ(u, nr);
+	}
+	return 0;
+}
+
+/* Pid and tid are those of the daemon's PID namespace, so that they mean something in its /proc. */
+static __always_inline __u32 pid_of(struct task_struct *t)
+{
+	return pid_ns ? number_in_namespace(BPF_CORE_READ(t, group_leader, thread_pid)) : t->tgid;
+}
+
+static __always_inline __u32 current_pid(void)
+{
+	return pid_ns ? pid_of(bpf_get_current_task_btf()) : bpf_get_current_pid_tgid() >> 32;
+}
+
+static __always_inline __u32 current_tid(void)
+{
+	return pid_ns ? number_in_namespace(BPF_CORE_READ(bpf_get_current_task_btf(), thread_pid)) :
+			(__u32)bpf_get_current_pid_tgid();
+}
+
+static __always_inline void event_fill(struct event *ev, __u32 type, __u32 pid, __u64 start_ns, __u64 now_ns)
+{
+	__builtin_memset(ev, 0, sizeof(*ev));
+	ev->type = type;
+	ev->pid = pid;
+	ev->tid = current_tid();
+	ev->start_ns = start_ns;
+	ev->time_ns = now_ns;
+	ev->device = EVENT_NO_DEVICE;
+	ev->stack_reason = STACK_NONE;
+}
+
 static __always_inline struct event *event_reserve(struct books *b, __u32 pid, __u32 type, __u64 now_ns)
 {
 	struct event *ev = bpf_ringbuf_reserve(&ring, sizeof(*ev), 0);
@@ -48,14 +116,7 @@ static __always_inline struct event *event_reserve(struct books *b, __u32 pid, _
 		lost(b);
 		return NULL;
 	}
-	__builtin_memset(ev, 0, sizeof(*ev));
-	ev->type = type;
-	ev->pid = pid;
-	ev->tid = (__u32)bpf_get_current_pid_tgid();
-	ev->start_ns = b->start_ns;
-	ev->time_ns = now_ns;
-	ev->device = EVENT_NO_DEVICE;
-	ev->stack_reason = STACK_NONE;
+	event_fill(ev, type, pid, b->start_ns, now_ns);
 	return ev;
 }
 
@@ -75,36 +136,46 @@ static __always_inline void say(struct books *b, __u32 pid, __u32 type, bool urg
 	event_submit(ev, urgent);
 }
 
-static __always_inline void mark_dead(struct books *b)
+static __always_inline void mark_dead(__u32 gen, __u32 has_live)
 {
-	__u32 gen = b->gen, has_live = b->live_count > 0;
-
 	if (bpf_map_update_elem(&dead, &gen, &has_live, BPF_ANY))
 		count(COUNTER_MAP_FULL);
 }
 
-/* The books of the current process, made at its first call. NULL: not to be traced, or no room (counted). */
-static __noinline struct books *books_of_current(void)
+/* The books of the current process, if it has any. */
+static __always_inline struct books *books_find(__u32 pid)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 pid = bpf_get_current_pid_tgid() >> 32;
-	__u64 start = task->group_leader->start_boottime;
 	struct books *b = bpf_map_lookup_elem(&processes, &pid);
-	struct books fresh = {};
 
-	if (b && b->start_ns == start)
-		return b;
-	if (filter_pids && !bpf_map_lookup_elem(&pid_filter, &pid))
+	return b && b->start_ns == bpf_get_current_task_btf()->group_leader->start_boottime ? b : NULL;
+}
+
+static __always_inline bool is_traced(__u32 pid)
+{
+	return !filter_pids || bpf_map_lookup_elem(&pid_filter, &pid);
+}
+
+/* ... made at its first call. NULL: no room (counted). They are filled in the thread's own memory: a program's stack has
+ * no room for them on kernels before 6.12. */
+static __noinline struct books *books_make(__u32 pid, struct thread_state *ts)
+{
+	struct books *b = bpf_map_lookup_elem(&processes, &pid), *fresh;
+	long r;
+
+	_Static_assert(sizeof(*b) <= sizeof(ts->chunk), "books in the chunk");
+	if (!ts)
 		return NULL;
 	if (b) { /* the pid was reused and its exit was not seen */
-		mark_dead(b);
+		mark_dead(b->gen, b->live_count + b->framework_live_count > 0);
 		bpf_map_delete_elem(&processes, &pid);
 	}
-	fresh.gen = __sync_fetch_and_add(&next_gen, 1);
-	fresh.start_ns = start;
-	fresh.bound_high = ~0ull;
-	fresh.bound_single = ~0ull;
-	long r = bpf_map_update_elem(&processes, &pid, &fresh, BPF_NOEXIST);
+	fresh = (void *)ts->chunk;
+	__builtin_memset(fresh, 0, sizeof(*fresh));
+	fresh->gen = __sync_fetch_and_add(&next_gen, 1);
+	fresh->start_ns = bpf_get_current_task_btf()->group_leader->start_boottime;
+	fresh->bound_high = ~0ull;
+	fresh->bound_single = ~0ull;
+	r = bpf_map_update_elem(&processes, &pid, fresh, BPF_NOEXIST);
 
 	b = bpf_map_lookup_elem(&processes, &pid);
 	if (!b) {
@@ -127,15 +198,20 @@ static __always_inline bool crossed(struct books *b, __u64 before, __u64 after)
 }
 
 /* A block has left the live map: take it out of the totals and say so. */
-static __always_inline void book_free(struct books *b, __u32 pid, __u64 addr, const struct live_value *v, __u32 call,
-				      __u32 flags)
+static __always_inline void book_free(struct books *b, __u32 pid, const struct live_key *key, const struct live_value *v,
+				      __u32 call, __u32 flags)
 {
 	__u64 bytes = v->bytes, before, after;
 	struct event *ev;
 
-	add(&b->live_bytes[v->class & (CLASS_MAX - 1)], -bytes);
-	add(&b->live_count, -1ull);
-	add(&b->free_count, 1);
+	add(&b->live_bytes[v->class & (CLASS_SLOTS - 1)], -bytes);
+	if (v->class == CLASS_FRAMEWORK) {
+		add(&b->framework_live_count, -1ull);
+		add(&b->framework_free_count, 1);
+	} else {
+		add(&b->live_count, -1ull);
+		add(&b->free_count, 1);
+	}
 	if (is_device_class(v->class)) {
 		before = __sync_fetch_and_add(&b->device_bytes, -bytes);
 		after = before - bytes;
@@ -147,29 +223,48 @@ static __always_inline void book_free(struct books *b, __u32 pid, __u64 addr, co
 	if (!ev)
 		return;
 	ev->class = v->class;
+	ev->kind = key->kind;
 	ev->flags = flags | (crossed(b, before, after) ? EVENT_F_CROSSED : 0);
 	ev->call = call;
-	ev->addr = addr;
+	ev->addr = key->addr;
 	ev->bytes = bytes;
 	ev->stack = v->stack;
 	ev->birth_ns = v->birth_ns;
 	ev->live_bytes = after;
 	ev->device = v->device;
-	event_submit(ev, ev->flags & EVENT_F_CROSSED);
+	event_submit(ev, ev->flags & EVENT_F_CROSSED && may_wake(b, ev->time_ns));
 }
 
-static __always_inline void book_unknown_free(struct books *b, __u32 pid, __u64 addr, __u32 call, __u32 class)
+/* Of memory that was opened several times and goes all at once: all but one, without an event each. */
+static __always_inline void book_shares(struct books *b, const struct live_value *v)
+{
+	__u64 n = v->refs > 1 ? v->refs - 1 : 0;
+
+	if (!n)
+		return;
+	add(&b->live_bytes[v->class & (CLASS_SLOTS - 1)], -(n * v->bytes));
+	add(&b->live_count, -n);
+	add(&b->free_count, n);
+}
+
+static __always_inline void book_unknown_free(struct books *b, __u32 pid, const struct live_key *key, __u32 call,
+					      __u32 class)
 {
 	struct event *ev;
 
+	if (class == CLASS_FRAMEWORK) { /* as many as a framework's cache held before us: no news */
+		count(COUNTER_FRAMEWORK_UNKNOWN);
+		return;
+	}
 	add(&b->unknown_free_count, 1);
 	ev = event_reserve(b, pid, EVENT_FREE, bpf_ktime_get_ns());
 	if (!ev)
 		return;
 	ev->class = class;
+	ev->kind = key->kind;
 	ev->flags = EVENT_F_UNKNOWN;
 	ev->call = call;
-	ev->addr = addr;
+	ev->addr = key->addr;
 	ev->live_bytes = b->device_bytes;
 	event_submit(ev, false);
 }
@@ -184,37 +279,98 @@ static __always_inline void raise_peak(struct books *b, __u64 now)
 	}
 }
 
+/* All that enter and leave the live map do it here, so that its entries are counted. */
+static __always_inline bool live_add(const struct live_key *key, const struct live_value *v)
+{
+	if (bpf_map_update_elem(&live, key, v, BPF_NOEXIST))
+		return false;
+	add(&live_blocks, 1);
+	return true;
+}
+
+static __always_inline bool live_remove(const struct live_key *key)
+{
+	if (bpf_map_delete_elem(&live, key))
+		return false;
+	add(&live_blocks, -1ull);
+	return true;
+}
+
+/*
+ * Whoever takes most leaves room for the others: of the last 1/32 of the map a process gets more only while it holds less
+ * than what is left (the dynamic threshold of shared buffers, Choudhury and Hahne, 1998). Large ones stop there, however
+ * many they are; each further process may take half of the rest.
+ */
+#define LIVE_RESERVE 32
+
+static __always_inline bool has_its_share(struct books *b)
+{
+	__u64 own = b->live_count + b->framework_live_count, used = live_blocks, left = used < live_max ? live_max - used : 0;
+
+	return left <= live_max / LIVE_RESERVE && own && own >= left;
+}
+
+/* Imported memory is opened again at the same address: a block of its own, that needs a free of its own. */
+static __always_inline bool share_block(const struct live_key *key, const struct live_value *v)
+{
+	struct live_value *old = bpf_map_lookup_elem(&live, key);
+
+	if (!old || old->class != v->class || old->bytes != v->bytes)
+		return false;
+	__sync_fetch_and_add(&old->refs, 1);
+	return true;
+}
+
+/* Puts the block into the live map; false: it is not in there. */
+static __always_inline bool keep_block(struct books *b, __u32 pid, const struct live_key *key, struct live_value *v,
+				       bool is_shared)
+{
+	struct live_value *old;
+
+	if (v->bytes > BYTES_MAX)
+		return false;
+	if (has_its_share(b)) {
+		count(COUNTER_LIVE_SHARE);
+		return false;
+	}
+	if (live_add(key, v))
+		return true;
+	if (is_shared && share_block(key, v))
+		return true;
+	/* The address is still in the books (its free was not seen), or there is no room. */
+	old = bpf_map_lookup_elem(&live, key);
+	if (old) {
+		struct live_value was = *old;
+
+		if (live_remove(key))
+			book_free(b, pid, key, &was, v->call, EVENT_F_REPLACED);
+	}
+	if (live_add(key, v))
+		return true;
+	count(COUNTER_LIVE_FULL);
+	return false;
+}
+
 static __always_inline void book_alloc(struct books *b, __u32 pid, const struct live_key *key, struct live_value *v,
-				       __u32 stack_reason)
+				       __u32 stack_reason, bool is_shared)
 {
 	__u64 before, after;
-	struct live_value *old;
-	bool tracked = v->bytes <= BYTES_MAX, urgent;
+	bool tracked, urgent;
 	struct event *ev;
 
 	v->birth_ns = bpf_ktime_get_ns();
-	if (!tracked || bpf_map_update_elem(&live, key, v, BPF_NOEXIST)) {
-		/* The address is still in the books (its free was not seen), or there is no room. */
-		old = bpf_map_lookup_elem(&live, key);
-		if (old) {
-			struct live_value was = *old;
-
-			if (bpf_map_delete_elem(&live, key) == 0)
-				book_free(b, pid, key->addr, &was, v->call, EVENT_F_REPLACED);
-		}
-		if (tracked && bpf_map_update_elem(&live, key, v, BPF_ANY)) {
-			count(COUNTER_LIVE_FULL);
-			tracked = false;
-		}
-	}
-	add(&b->alloc_count, 1);
+	tracked = keep_block(b, pid, key, v, is_shared);
+	if (v->class == CLASS_FRAMEWORK)
+		add(&b->framework_alloc_count, 1);
+	else
+		add(&b->alloc_count, 1);
 	before = after = b->device_bytes;
 	if (!tracked) {
 		add(&b->untracked_count, 1);
 		add(&b->untracked_bytes, v->bytes);
 	} else {
-		add(&b->live_bytes[v->class & (CLASS_MAX - 1)], v->bytes);
-		add(&b->live_count, 1);
+		add(&b->live_bytes[v->class & (CLASS_SLOTS - 1)], v->bytes);
+		add(v->class == CLASS_FRAMEWORK ? &b->framework_live_count : &b->live_count, 1);
 		if (is_device_class(v->class)) {
 			before = __sync_fetch_and_add(&b->device_bytes, v->bytes);
 			after = before + v->bytes;
@@ -227,6 +383,7 @@ static __always_inline void book_alloc(struct books *b, __u32 pid, const struct 
 		return;
 	urgent = crossed(b, before, after) || (is_device_class(v->class) && v->bytes >= b->bound_single);
 	ev->class = v->class;
+	ev->kind = key->kind;
 	ev->flags = (urgent ? EVENT_F_CROSSED : 0) | (tracked ? 0 : EVENT_F_UNTRACKED);
 	ev->call = v->call;
 	ev->addr = key->addr;
@@ -236,7 +393,7 @@ static __always_inline void book_alloc(struct books *b, __u32 pid, const struct 
 	ev->birth_ns = v->birth_ns;
 	ev->live_bytes = after;
 	ev->device = v->device;
-	event_submit(ev, urgent);
+	event_submit(ev, urgent && may_wake(b, v->birth_ns));
 }
 
 static __always_inline void book_fail(struct books *b, __u32 pid, __u64 bytes, __s32 error, __u32 call, __u32 class,
@@ -256,7 +413,7 @@ static __always_inline void book_fail(struct books *b, __u32 pid, __u64 bytes, _
 	ev->stack_reason = stack_reason;
 	ev->live_bytes = b->device_bytes;
 	ev->device = device;
-	event_submit(ev, true);
+	event_submit(ev, may_wake(b, ev->time_ns));
 }
 
 #endif

@@ -3,29 +3,13 @@
 #ifndef GPUXRAY_CONTEXT_H
 #define GPUXRAY_CONTEXT_H
 
-#include "books.h"
-
-static __always_inline __s32 object_device(struct books *b, __u64 handle, __u32 is_pool)
-{
-	struct object_key key = { .gen = b->gen, .is_pool = is_pool, .handle = handle };
-	struct object_value *o = bpf_map_lookup_elem(&objects, &key);
-
-	return o ? o->device : EVENT_NO_DEVICE;
-}
-
-static __always_inline void object_learn(struct books *b, __u64 handle, __u32 is_pool, __s32 device, __u32 is_primary)
-{
-	struct object_key key = { .gen = b->gen, .is_pool = is_pool, .handle = handle };
-	struct object_value o = { .device = device, .is_primary = is_primary };
-
-	if (handle && bpf_map_update_elem(&objects, &key, &o, BPF_ANY))
-		count(COUNTER_MAP_FULL);
-}
+#include "object.h"
+#include "pool.h"
 
 static __always_inline void context_set(struct books *b, struct thread_state *ts, __u64 ctx)
 {
 	ts->ctx = ctx;
-	ts->device = ctx ? object_device(b, ctx, 0) : EVENT_NO_DEVICE;
+	ts->device = ctx ? object_device(b, OBJECT_CTX, ctx) : EVENT_NO_DEVICE;
 }
 
 static __always_inline void context_push(struct books *b, struct thread_state *ts, __u64 ctx)
@@ -46,18 +30,13 @@ static __always_inline void context_pop(struct books *b, struct thread_state *ts
 }
 
 /* The device of the thread's current context; another thread may have taught us since the context was set. */
-static __always_inline __s32 current_device(struct books *b, struct thread_state *ts)
+static __always_inline __s32 current_device(struct books *b, struct thread_state *ts, const struct call_desc *d)
 {
 	if (ts->device == EVENT_NO_DEVICE && ts->ctx)
-		ts->device = object_device(b, ts->ctx, 0);
+		ts->device = object_device(b, OBJECT_CTX, ts->ctx);
+	if (ts->device == EVENT_NO_DEVICE && !ts->ctx && d->flags & CALL_F_DEVICE0)
+		return 0;
 	return ts->device;
-}
-
-static __always_inline __s32 pool_device(struct books *b, __u64 pool, __s32 otherwise)
-{
-	__s32 device = object_device(b, pool, 1);
-
-	return device == EVENT_NO_DEVICE ? otherwise : device;
 }
 
 struct sweep {
@@ -66,54 +45,70 @@ struct sweep {
 	__u32 gen;
 	__u32 call;
 	__s32 device; /* EVENT_NO_DEVICE: only by ctx */
+	__u32 with_pools; /* stream-ordered and graph memory too */
+	__u32 pad;
 };
 
 /*
- * Memory made by cuMemCreate belongs to no context, stream-ordered memory to its pool: both outlive the context and its
- * reset. Device, managed, pinned and registered memory goes. Seen on driver 580 (tests/gpu/driver_facts.c).
+ * Memory made by cuMemCreate belongs to no context, stream-ordered memory to its pool, a graph's to none: they outlive the
+ * context and its reset. Device, managed, pinned and registered memory and arrays go, and what was imported into the
+ * context. Seen on driver 580 (tests/gpu/driver_facts.c).
  */
+static __always_inline bool goes_with_context(const struct live_key *k, const struct live_value *v)
+{
+	if (k->kind != ADDR_POINTER && k->kind != ADDR_OBJECT)
+		return false;
+	return v->class != CLASS_ASYNC && v->class != CLASS_GRAPH && !(v->flags & LIVE_F_POOLED);
+}
+
 static long sweep_one(void *map, struct live_key *key, struct live_value *v, struct sweep *s)
 {
 	struct live_key k = *key;
 	struct live_value was = *v;
 	struct books *b;
 
-	if (k.gen != s->gen || k.kind != ADDR_POINTER || was.class == CLASS_ASYNC)
+	if (k.gen != s->gen)
 		return 0;
-	if (was.ctx ? was.ctx != s->ctx : (s->device == EVENT_NO_DEVICE || was.device != s->device))
+	if (goes_with_context(&k, &was)) {
+		if (was.ctx ? was.ctx != s->ctx : (s->device == EVENT_NO_DEVICE || was.device != s->device))
+			return 0;
+	} else if (!s->with_pools || k.kind != ADDR_POINTER || was.device != s->device) {
 		return 0;
+	}
 	b = bpf_map_lookup_elem(&processes, &s->pid);
 	if (!b || b->gen != k.gen)
 		return 1;
-	if (bpf_map_delete_elem(&live, &k) == 0)
-		book_free(b, s->pid, k.addr, &was, s->call, 0);
+	if (live_remove(&k)) {
+		if (was.flags & LIVE_F_POOLED)
+			pool_give(b, &was);
+		book_shares(b, &was);
+		book_free(b, s->pid, &k, &was, s->call, 0);
+	}
 	return 0;
 }
 
 /* Done on the spot, in the call that freed it, so that the books are right before the program goes on. It walks the whole
- * table (about 10 ms for a million slots): resets and destroyed contexts are rare and slow in themselves. */
+ * table (about 10 ms for a million slots): resets and destroyed contexts are rare and slow in themselves. A process that
+ * makes and destroys them all the time without holding a block does not walk. */
 static __always_inline void sweep_context(struct books *b, __u32 pid, __u64 ctx, __s32 device, __u32 call)
 {
 	struct sweep s = { .ctx = ctx, .pid = pid, .gen = b->gen, .call = call, .device = device };
 
+	if (!b->live_count)
+		return;
 	bpf_for_each_map_elem(&live, sweep_one, &s, 0);
 }
 
-struct find_primary {
-	__u64 ctx;
-	__u32 gen;
-	__s32 device;
-};
-
-static long find_primary_one(void *map, struct object_key *key, struct object_value *o, struct find_primary *f)
+/* A runtime without visible contexts ends all that is on the device. */
+static __always_inline void sweep_device(struct books *b, __u32 pid, __s32 device, __u32 call)
 {
-	if (key->gen != f->gen || key->is_pool || !o->is_primary || o->device != f->device)
-		return 0;
-	f->ctx = key->handle;
-	return 1;
+	struct sweep s = { .pid = pid, .gen = b->gen, .call = call, .device = device, .with_pools = 1 };
+
+	if (b->live_count)
+		bpf_for_each_map_elem(&live, sweep_one, &s, 0);
 }
 
-static __always_inline void uuid_return(struct books *b, __u32 pid, struct thread_state *ts)
+static __always_inline void uuid_return(struct books *b, __u32 pid, struct call_state *cs)
 {
 	struct event_uuid *ev = bpf_ringbuf_reserve(&ring, sizeof(*ev), 0);
 
@@ -123,12 +118,13 @@ static __always_inline void uuid_return(struct books *b, __u32 pid, struct threa
 	}
 	__builtin_memset(ev, 0, sizeof(*ev));
 	ev->head.type = EVENT_UUID;
+	ev->head.call = cs->call;
 	ev->head.pid = pid;
-	ev->head.tid = (__u32)bpf_get_current_pid_tgid();
+	ev->head.tid = current_tid();
 	ev->head.start_ns = b->start_ns;
 	ev->head.time_ns = bpf_ktime_get_ns();
-	ev->head.device = (__s32)ts->arg[1];
-	if (bpf_probe_read_user(ev->uuid, sizeof(ev->uuid), (void *)ts->arg[0])) {
+	ev->head.device = (__s32)cs->arg[1];
+	if (bpf_probe_read_user(ev->uuid, sizeof(ev->uuid), (void *)cs->arg[0])) {
 		count(COUNTER_FAULT);
 		bpf_ringbuf_discard(ev, BPF_RB_NO_WAKEUP);
 		return;
@@ -136,89 +132,145 @@ static __always_inline void uuid_return(struct books *b, __u32 pid, struct threa
 	bpf_ringbuf_submit(ev, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline __u64 read_out(struct thread_state *ts)
-{
-	__u64 value = 0;
+/* References of a process that was there before us are not known: never the last one. */
+#define REFS_UNKNOWN (1ull << 32)
 
-	if (bpf_probe_read_user(&value, sizeof(value), (void *)ts->arg[0]))
-		count(COUNTER_FAULT);
-	return value;
+static __always_inline void context_learn(struct books *b, __u64 ctx, __s32 device)
+{
+	struct object_value *o = object_find(b, OBJECT_CTX, ctx);
+
+	if (!o)
+		object_set(b, OBJECT_CTX, ctx, device, 0);
+	else
+		o->device = device;
+}
+
+static __always_inline void context_end(struct books *b, __u32 pid, struct thread_state *ts, struct call_state *cs)
+{
+	sweep_context(b, pid, cs->arg[0], EVENT_NO_DEVICE, cs->call);
+	if (ts->ctx == cs->arg[0])
+		context_pop(b, ts);
+	object_remove(b, OBJECT_CTX, cs->arg[0]);
+}
+
+/* Device ordinals begin at 0, handles do not. */
+static __always_inline __u64 primary_name(__u64 device)
+{
+	return (__u64)(__u32)device + 1;
+}
+
+static __always_inline void primary_retain(struct books *b, struct call_state *cs)
+{
+	__u64 ctx = read_word(cs->arg[0]);
+	__s32 device = (__s32)cs->arg[1];
+	struct object_value *o = object_find(b, OBJECT_PRIMARY, primary_name(device));
+
+	context_learn(b, ctx, device);
+	if (o) {
+		o->ref = ctx;
+		__sync_fetch_and_add(&o->refs, 1);
+		return;
+	}
+	object_set(b, OBJECT_PRIMARY, primary_name(device), device, ctx);
+	o = object_find(b, OBJECT_PRIMARY, primary_name(device));
+	if (o && b->start_ns < since_ns)
+		o->refs = REFS_UNKNOWN;
+}
+
+static __always_inline void primary_end(struct books *b, __u32 pid, struct call_state *cs, bool is_release)
+{
+	__s32 device = (__s32)cs->arg[0];
+	struct object_value *o = object_find(b, OBJECT_PRIMARY, primary_name(device));
+	__u64 ctx = o ? o->ref : 0;
+
+	if (is_release) {
+		if (!o || __sync_fetch_and_add(&o->refs, -1) > 1)
+			return;
+		object_remove(b, OBJECT_PRIMARY, primary_name(device));
+	}
+	sweep_context(b, pid, ctx, device, cs->call);
 }
 
 /* Successful calls that say something about contexts and devices. */
-static __always_inline void context_return(struct books *b, __u32 pid, struct thread_state *ts,
+static __noinline int context_return(struct books *b, __u32 pid, struct thread_state *ts, struct call_state *cs,
 					   const struct call_desc *d)
 {
-	__u64 handle;
+	__u64 handle = cs->arg[0];
+	struct object_value *o;
 	__s32 device = EVENT_NO_DEVICE;
 
 	switch (d->op) {
 	case CALL_CTX_CREATE:
-		handle = read_out(ts);
-		object_learn(b, handle, 0, (__s32)ts->arg[d->addr_arg & 7], 0);
+		handle = read_word(handle);
+		object_set(b, OBJECT_CTX, handle, (__s32)cs->arg[d->device_arg & (ARG_MAX - 1)], 0);
 		context_push(b, ts, handle);
 		break;
 	case CALL_CTX_DESTROY:
-		sweep_context(b, pid, ts->arg[0], EVENT_NO_DEVICE, ts->call);
-		if (ts->ctx == ts->arg[0])
-			context_pop(b, ts);
+		context_end(b, pid, ts, cs);
+		break;
+	case CALL_CTX_ATTACH:
+		o = object_find(b, OBJECT_CTX, read_word(handle));
+		if (o)
+			__sync_fetch_and_add(&o->refs, 1);
+		break;
+	case CALL_CTX_DETACH:
+		o = object_find(b, OBJECT_CTX, handle);
+		if (o && __sync_fetch_and_add(&o->refs, -1) == 1)
+			context_end(b, pid, ts, cs);
 		break;
 	case CALL_CTX_GET:
-		handle = read_out(ts);
+		handle = read_word(handle);
 		if (handle && handle != ts->ctx)
 			context_set(b, ts, handle);
 		break;
 	case CALL_CTX_DEVICE:
 	case CALL_CTX_DEVICE_OF:
-		if (bpf_probe_read_user(&device, sizeof(device), (void *)ts->arg[0])) {
+		if (bpf_probe_read_user(&device, sizeof(device), (void *)handle)) {
 			count(COUNTER_FAULT);
 			break;
 		}
-		if (d->op == CALL_CTX_DEVICE_OF && ts->arg[1] && ts->arg[1] != ts->ctx) {
-			object_learn(b, ts->arg[1], 0, device, 0);
+		if (d->op == CALL_CTX_DEVICE_OF && cs->arg[1] && cs->arg[1] != ts->ctx) {
+			context_learn(b, cs->arg[1], device);
 			break;
 		}
-		if (ts->ctx && current_device(b, ts) == EVENT_NO_DEVICE)
-			object_learn(b, ts->ctx, 0, device, 0);
+		if (ts->ctx && current_device(b, ts, d) == EVENT_NO_DEVICE)
+			context_learn(b, ts->ctx, device);
 		ts->device = device;
 		break;
 	case CALL_PRIMARY_RETAIN:
-		object_learn(b, read_out(ts), 0, (__s32)ts->arg[1], 1);
+		primary_retain(b, cs);
 		break;
-	case CALL_PRIMARY_RESET: {
-		struct find_primary f = { .gen = b->gen, .device = (__s32)ts->arg[0] };
-
-		bpf_for_each_map_elem(&objects, find_primary_one, &f, 0);
-		sweep_context(b, pid, f.ctx, f.device, ts->call);
+	case CALL_PRIMARY_RELEASE:
+	case CALL_PRIMARY_RESET:
+		primary_end(b, pid, cs, d->op == CALL_PRIMARY_RELEASE);
 		break;
-	}
+	case CALL_GREEN_CREATE:
+		object_set(b, OBJECT_GREEN, read_word(handle), (__s32)cs->arg[2], 0);
+		break;
+	case CALL_GREEN_CTX:
+		context_learn(b, read_word(handle), object_device(b, OBJECT_GREEN, cs->arg[1]));
+		break;
 	case CALL_DEVICE_UUID:
-		uuid_return(b, pid, ts);
+		uuid_return(b, pid, cs);
 		break;
-	case CALL_HANDLE_RETAIN: {
-		struct live_key key = { .gen = b->gen, .kind = ADDR_HANDLE, .addr = read_out(ts) };
-		struct live_value *v = bpf_map_lookup_elem(&live, &key);
-
-		if (v)
-			__sync_fetch_and_add(&v->refs, 1);
+	case CALL_DEVICE_SET:
+		ts->device = (__s32)handle;
+		ts->ctx = 0;
 		break;
-	}
-	case CALL_POOL_CREATE:
-		object_learn(b, read_out(ts), 1, ts->asked_device, 0);
-		break;
-	case CALL_POOL_GET:
-		object_learn(b, read_out(ts), 1, (__s32)ts->arg[1], 0);
+	case CALL_DEVICE_RESET:
+		sweep_device(b, pid, current_device(b, ts, d), cs->call);
 		break;
 	case CALL_CTX_SET:
-		context_set(b, ts, ts->arg[0]);
+		context_set(b, ts, handle);
 		break;
 	case CALL_CTX_PUSH:
-		context_push(b, ts, ts->arg[0]);
+		context_push(b, ts, handle);
 		break;
 	case CALL_CTX_POP:
 		context_pop(b, ts);
 		break;
 	}
+	return 0;
 }
 
 /* Run by the daemon: clears what dead processes left in the maps. */
@@ -227,7 +279,7 @@ static long sweep_dead_live(void *map, struct live_key *key, struct live_value *
 	struct live_key k = *key;
 
 	if (bpf_map_lookup_elem(&dead, &k.gen))
-		bpf_map_delete_elem(&live, &k);
+		live_remove(&k);
 	return 0;
 }
 
@@ -250,6 +302,24 @@ static long sweep_dead_mapping(void *map, struct mapping_key *key, struct mappin
 }
 
 
+static long sweep_dead_capture(void *map, struct capture_key *key, struct capture_value *v, void *unused)
+{
+	struct capture_key k = *key;
+
+	if (bpf_map_lookup_elem(&dead, &k.gen))
+		bpf_map_delete_elem(&captures, &k);
+	return 0;
+}
+
+static long sweep_dead_graph(void *map, struct graph_key *key, struct graph_block *g, void *unused)
+{
+	struct graph_key k = *key;
+
+	if (bpf_map_lookup_elem(&dead, &k.gen))
+		bpf_map_delete_elem(&graph_blocks, &k);
+	return 0;
+}
+
 SEC("syscall")
 int sweep_dead(struct sweep_args *args)
 {
@@ -257,6 +327,8 @@ int sweep_dead(struct sweep_args *args)
 		bpf_for_each_map_elem(&live, sweep_dead_live, NULL, 0);
 	bpf_for_each_map_elem(&mappings, sweep_dead_mapping, NULL, 0);
 	bpf_for_each_map_elem(&objects, sweep_dead_object, NULL, 0);
+	bpf_for_each_map_elem(&captures, sweep_dead_capture, NULL, 0);
+	bpf_for_each_map_elem(&graph_blocks, sweep_dead_graph, NULL, 0);
 	return 0;
 }
 

@@ -44,6 +44,24 @@ struct signal_struct {
 	atomic_t live; /* threads that have not entered exit yet */
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1]; /* level + 1 of them */
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
@@ -51,6 +69,7 @@ struct task_struct {
 	__u64 start_boottime;
 	struct signal_struct *signal;
 	struct mm_struct *mm;
+	struct pid *thread_pid;
 };
 
 #pragma clang attribute pop

@@ -259,7 +259,7 @@ struct copy {
 	struct thread_state *ts;
 	struct python_stack *python; /* NULL = none known in this process */
 	__u32 pid;
-	__u32 pad;
+	__u32 call;
 };
 
 static __always_inline void copy_registers(struct event_stack *ev, struct pt_regs *ctx)
@@ -336,9 +336,9 @@ static __always_inline int send_class(struct copy *c, const __u64 size, void *co
 		return COPY_FULL;
 	__builtin_memset(&ev->head, 0, sizeof(ev->head));
 	ev->head.type = EVENT_STACK;
-	ev->head.call = c->ts->call;
+	ev->head.call = c->call;
 	ev->head.pid = c->pid;
-	ev->head.tid = (__u32)bpf_get_current_pid_tgid();
+	ev->head.tid = current_tid();
 	ev->head.start_ns = c->b->start_ns;
 	ev->head.time_ns = bpf_ktime_get_ns();
 	ev->head.stack = c->ts->stack;
@@ -410,9 +410,9 @@ static __always_inline void find_path(struct pt_regs *ctx, struct books *b, stru
 
 /* Takes the stack at the entry of the probed function. bytes: of the allocation. */
 static __always_inline void take_stack(struct pt_regs *ctx, struct books *b, __u32 pid, struct thread_state *ts,
-				       __u64 bytes)
+				       __u32 call, __u64 bytes)
 {
-	struct copy c = { .ctx = ctx, .b = b, .ts = ts, .pid = pid };
+	struct copy c = { .ctx = ctx, .b = b, .ts = ts, .pid = pid, .call = call };
 	struct reader r = { .ctx = ctx, .ts = ts };
 	int failed;
 

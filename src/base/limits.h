@@ -9,6 +9,7 @@ struct limits {
 	uint32_t live_allocations;  /* over all processes */
 	uint32_t sites_per_process; /* call sites whose bytes are kept apart; the rest share one "other" site */
 	uint32_t stacks_per_process;
+	uint32_t sites; /* the same over all processes, and of stacks too; 0 = no such limit */
 	uint32_t stacks_per_second; /* new stacks that are unwound, up to four times as many at once; over it bytes
 				       are counted without a stack ("sampled") */
 	uint32_t learned_stacks;    /* known again in the probe, over all processes; over it a process starts anew */
@@ -22,6 +23,6 @@ struct limits {
 #define LIMITS_DEFAULT                                                                                                 \
 	{                                                                                                              \
 		.processes = 10000, .live_allocations = 1048576, .sites_per_process = 4096,                            \
-		.stacks_per_process = 4096, .stacks_per_second = 500, .learned_stacks = 8192, .incidents = 10000,     \
+		.stacks_per_process = 4096, .sites = 50000, .stacks_per_second = 500, .learned_stacks = 8192, .incidents = 10000,     \
 		.queue = 256, .ring_bytes = 8u << 20, .records_per_minute = 60, .libraries = 64,                       \
 	}

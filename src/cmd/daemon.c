@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cmd/daemon_internal.h"
+#include "proc/pid_namespace.h"
 #include "trace/calls.h"
 
 /* Exec storms make thousands of mappings a second: after each look the fd rests so long. A library is found at most so
@@ -86,6 +87,9 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *userdata)
 	r = tracer_sweep(d->tracer);
 	if (r < 0)
 		log_debug("clearing what dead processes left failed: %s", strerror(-r));
+	daemon_rename_users(d);
+	daemon_driver_tick(d);
+	daemon_keep_tick(d);
 	libraries_tick(d->libraries, d->now_ns);
 	if (d->wants_scan) {
 		d->wants_scan = false;
@@ -123,6 +127,7 @@ static int on_nvml(sd_event_source *s, int fd, uint32_t revents, void *userdata)
 
 		(void)engine_set_device(d->engine, g->uuid, g->index, g->name, g->total_bytes, g->used_bytes);
 	}
+	daemon_driver_snapshot(d);
 	while (map64_next(&d->known, &iter, NULL, &value))
 		if (((struct known *)value)->wants_device)
 			daemon_name_devices(d, value);
@@ -148,7 +153,9 @@ static void report_cb(struct report *r, void *userdata)
 {
 	struct daemon *d = userdata;
 
-	reporter_push(d->reporter, r);
+	daemon_keep_said(d);
+	if (!daemon_adopt_hold(d, r))
+		reporter_push(d->reporter, r);
 }
 
 static void arm_cb(uint32_t pid, uint64_t start_ns, uint64_t high, uint64_t low, uint64_t single, void *userdata)
@@ -251,16 +258,35 @@ static int start_resolving(struct daemon *d)
 	return resolver_new(&o, &d->resolver);
 }
 
+/* After everything else of a turn: what was said is on its way, so that it must not be said anew by a later daemon. */
+static int on_turn(sd_event_source *s, void *userdata)
+{
+	daemon_keep_turn(userdata);
+	return 0;
+}
+
 static int start_tracing(struct daemon *d)
 {
 	struct tracer_options to = { .limits = d->settings->limits, .pids = d->options->pids, .pids_len = d->options->pids_len,
-				     .no_multi = d->options->no_multi, .bare = d->options->bare };
+				     .no_multi = d->options->no_multi, .bare = d->options->bare, .keep = d->kept.keep };
 	struct libraries_options lo = { .proc_root = "/proc", .limit = d->settings->limits.libraries,
 					.paths = d->settings->libraries, .paths_len = d->settings->libraries_len,
-					.user = user_cb, .userdata = d };
+					.keep = d->kept.keep, .user = user_cb, .userdata = d };
+	struct pid_namespace ns = { .is_initial = true, .is_own_proc = true };
 	char why[512] = "";
-	int r = tracer_new(&to, &d->tracer, why, sizeof(why));
+	int r = pid_namespace_read("/proc", &ns);
 
+	if (r == 0 && !ns.is_own_proc) {
+		log_error("/proc is that of another PID namespace: mount the own one (unshare --mount-proc), or start gpuxray "
+			  "outside (in Kubernetes with hostPID: true)");
+		return -EINVAL;
+	}
+	if (r == 0 && !ns.is_initial) {
+		log_warning("inside a PID namespace: only processes in it are seen, under the numbers they have here; start gpuxray "
+			    "outside to see all (in Kubernetes with hostPID: true)");
+		to.pid_ns = (uint32_t)ns.inode;
+	}
+	r = tracer_new(&to, &d->tracer, why, sizeof(why));
 	if (r < 0) {
 		log_error("cannot trace: %s", why);
 		return r;
@@ -291,6 +317,7 @@ static int start_tracing(struct daemon *d)
 			 libraries_count(d->libraries) == 1 ? "y" : "ies");
 	else
 		log_info("no process has loaded a GPU driver library yet: waiting for one");
+	daemon_driver_start(d);
 	if (tracer_is_multi(d->tracer))
 		drop_admin();
 	return 0;
@@ -359,6 +386,8 @@ static int add_sources(struct daemon *d)
 	if (r >= 0 && d->nvml)
 		r = sd_event_add_io(d->event, NULL, nvml_watch_fd(d->nvml), EPOLLIN, on_nvml, d);
 	if (r >= 0)
+		r = sd_event_add_post(d->event, NULL, on_turn, d);
+	if (r >= 0)
 		r = sd_event_set_watchdog(d->event, true);
 	return r;
 }
@@ -393,11 +422,24 @@ static void daemon_done(struct daemon *d)
 	libraries_free(d->libraries);
 	resolver_free(d->resolver); /* it speaks to the tracer */
 	tracer_free(d->tracer);
+	daemon_keep_done(d);
 	objects_unref(d->objects);
 	allocators_free(d->allocators);
 	while (map64_next(&d->known, &iter, NULL, &value))
 		free(value);
 	map64_done(&d->known);
+}
+
+static void say_start(struct daemon *d)
+{
+	char known[96] = "memory allocated before now is not known";
+
+	if (tracer_is_kept(d->tracer))
+		snprintf(known, sizeof(known), "%zu process%s and their books kept from before the restart", d->kept.processes,
+			 d->kept.processes == 1 ? "" : "es");
+	daemon_say(d, REPORT_START, SEVERITY_INFO, "gpuxray %s started, %zu rules, %zu driver libraries probed%s; %s",
+		   GPUXRAY_VERSION, d->rule_count, libraries_count(d->libraries),
+		   libraries_count(d->libraries) ? "" : " (waiting for one)", known);
 }
 
 static int daemon_start(struct daemon *d)
@@ -411,11 +453,18 @@ static int daemon_start(struct daemon *d)
 		log_error("cannot start with these rules: mend them and try `gpuxray check`");
 		return r;
 	}
-	r = start_tracing(d);
+	r = calls_init(d->settings->calls, d->settings->calls_len);
+	if (r < 0)
+		log_error("cannot make the table of calls: %s", r == -E2BIG ? "too many in calls" : strerror(-r));
+	if (r == 0)
+		r = daemon_keep_start(d);
+	if (r == 0)
+		r = start_tracing(d);
 	if (r == 0)
 		r = start_reporting(d, &rules);
 	if (r < 0)
 		return r;
+	daemon_adopt(d);
 	if (nvml_watch_new(NULL, d->settings->nvml_interval_ns, &d->nvml) < 0)
 		d->nvml = NULL;
 	r = sd_event_new(&d->event);
@@ -426,10 +475,8 @@ static int daemon_start(struct daemon *d)
 		return r;
 	}
 	serve_status(d);
-	daemon_say(d, REPORT_START, SEVERITY_INFO,
-		   "gpuxray %s started, %zu rules, %zu driver libraries probed%s; memory allocated before now is not known",
-		   GPUXRAY_VERSION, d->rule_count, libraries_count(d->libraries),
-		   libraries_count(d->libraries) ? "" : " (waiting for one)");
+	say_start(d);
+	daemon_adopt_end(d);
 	daemon_notify_status(d);
 	(void)sd_notify(0, "READY=1");
 	return 0;
@@ -451,6 +498,7 @@ int daemon_run(const struct daemon_options *o)
 		(void)sd_notify(0, "STOPPING=1");
 		daemon_drain(&d);
 		daemon_resolved(&d);
+		daemon_keep_stop(&d);
 		daemon_say(&d, REPORT_STOP, SEVERITY_INFO, "gpuxray %s stopped after %llu events", GPUXRAY_VERSION,
 			   (unsigned long long)d.events);
 	}

@@ -17,6 +17,7 @@
 static bool counts_equal(const struct books *a, const struct books *b)
 {
 	return a->alloc_count == b->alloc_count && a->free_count == b->free_count && a->lost_count == b->lost_count &&
+	       a->fail_count == b->fail_count && a->unknown_free_count == b->unknown_free_count &&
 	       a->device_bytes == b->device_bytes;
 }
 
@@ -29,8 +30,16 @@ static bool books_agree(struct process *p, const struct books *b)
 			return false;
 	if (p->live_count != b->live_count)
 		return false;
+	if (p->missed_count != b->missed_count) {
+		p->missed_count = b->missed_count;
+		p->exact = false;
+	}
+	p->untracked_count = b->untracked_count;
+	p->untracked_bytes = b->untracked_bytes;
 	p->alloc_count = b->alloc_count;
 	p->free_count = b->free_count;
+	p->fail_count = b->fail_count;
+	p->unknown_free_count = b->unknown_free_count;
 	return true;
 }
 

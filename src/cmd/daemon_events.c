@@ -9,8 +9,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd/daemon_internal.h"
+#include "model/process.h"
 #include "proc/procfs.h"
-#include "proc/visible_devices.h"
+#include "proc/user_name.h"
+#include "trace/calls.h"
 
 /* First sight of a process: who it is, while it is there to be asked. */
 static void capture(struct daemon *d, struct known *k)
@@ -51,6 +53,24 @@ void daemon_end(struct daemon *d, uint32_t pid, uint64_t start_ns)
 	on_end(d, &ev);
 }
 
+void daemon_rename_users(struct daemon *d)
+{
+	struct user_names_stats stats;
+	struct process *p;
+	size_t iter = 0;
+
+	user_name_stats(&stats);
+	if (stats.answers == d->names_seen)
+		return;
+	d->names_seen = stats.answers;
+	while ((p = engine_next_process(d->engine, &iter))) {
+		_cleanup_(identity_unrefp) struct identity *renamed = NULL;
+
+		if (p->id && identity_rename(p->id, &renamed) == 0 && renamed)
+			(void)engine_set_identity(d->engine, p->pid, p->start_ns, renamed);
+	}
+}
+
 struct known *daemon_known(struct daemon *d, uint32_t pid, uint64_t start_ns)
 {
 	struct known *k;
@@ -89,93 +109,6 @@ struct known *daemon_known(struct daemon *d, uint32_t pid, uint64_t start_ns)
 	return k;
 }
 
-static void set_ordinal(struct daemon *d, struct known *k, int ordinal, const char *uuid)
-{
-	(void)engine_set_ordinal(d->engine, k->pid, k->start_ns, ordinal, uuid);
-	if (ordinal >= -1 && ordinal < 63)
-		k->devices_named |= 1ull << (ordinal + 1);
-}
-
-static void on_uuid(struct daemon *d, struct known *k, const struct event *ev, size_t size)
-{
-	const struct event_uuid *u = (const void *)ev;
-	char text[64];
-	const uint8_t *b = u->uuid;
-
-	if (size < sizeof(*u))
-		return;
-	snprintf(text, sizeof(text), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-		 b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
-	set_ordinal(d, k, ev->device, text);
-}
-
-/* The device a call went to is not known when its context was made current before we came: then it is the only one the
- * machine has, or the only one on which the driver lists the process. */
-static const struct gpu_device *only_device(const struct gpu_snapshot *s, uint32_t pid)
-{
-	const struct gpu_device *found = NULL;
-
-	if (s->device_count == 1)
-		return &s->devices[0];
-	for (size_t i = 0; i < s->process_count; i++) {
-		if (s->processes[i].pid != pid)
-			continue;
-		for (size_t j = 0; j < s->device_count; j++) {
-			if (s->devices[j].index != s->processes[i].index)
-				continue;
-			if (found && found != &s->devices[j])
-				return NULL;
-			found = &s->devices[j];
-		}
-	}
-	return found;
-}
-
-void daemon_name_devices(struct daemon *d, struct known *k)
-{
-	_cleanup_free_ char *text = NULL;
-	_cleanup_free_ char *visible = NULL;
-	uint64_t unnamed = k->ordinals_seen & ~k->devices_named;
-	char path[64];
-	size_t len;
-
-	k->wants_device = false;
-	if (!unnamed)
-		return;
-	if (!d->gpus.device_count) {
-		k->wants_device = true;
-		return;
-	}
-	snprintf(path, sizeof(path), "/proc/%u/environ", k->pid);
-	if (file_read_head(AT_FDCWD, path, 1 << 20, &text, &len) == 0)
-		(void)environ_get(text, len, "CUDA_VISIBLE_DEVICES", &visible);
-	for (int i = -1; i < 63; i++) {
-		const struct gpu_device *g;
-
-		if (!(unnamed & (1ull << (i + 1))))
-			continue;
-		g = i < 0 ? only_device(&d->gpus, k->pid) : visible_device(visible, &d->gpus, i);
-		if (g)
-			set_ordinal(d, k, i, g->uuid);
-		else
-			k->wants_device = true;
-	}
-}
-
-static void note_ordinal(struct daemon *d, struct known *k, int ordinal)
-{
-	uint64_t bit;
-
-	if (ordinal < -1 || ordinal >= 63)
-		return;
-	bit = 1ull << (ordinal + 1);
-	if (k->ordinals_seen & bit)
-		return;
-	k->ordinals_seen |= bit;
-	if (!(k->devices_named & bit))
-		daemon_name_devices(d, k);
-}
-
 static void on_stack(struct daemon *d, struct known *k, const struct event *ev, size_t size)
 {
 	const struct event_stack *es = (const void *)ev;
@@ -198,9 +131,12 @@ static void on_resolved(struct stack *s, void *userdata)
 {
 	struct daemon *d = userdata;
 	const struct frames *f = stack_frames(s);
+	int r = -ENOENT;
 
 	if (f)
-		(void)engine_set_site(d->engine, s->pid, s->start_ns, s->key, f->site);
+		r = engine_set_site(d->engine, s->pid, s->start_ns, s->key, f->site);
+	if (r == 0)
+		daemon_keep_stack(d, s);
 }
 
 void daemon_resolved(struct daemon *d)
@@ -208,38 +144,42 @@ void daemon_resolved(struct daemon *d)
 	(void)resolver_take(d->resolver, on_resolved, d);
 }
 
-static int on_event(const struct event *ev, size_t size, void *userdata)
+void daemon_event(struct daemon *d, const struct event *ev, size_t size)
 {
-	struct daemon *d = userdata;
 	struct known *k;
 
 	d->events++;
 	k = daemon_known(d, ev->pid, ev->start_ns);
 	if (!k)
-		return 0;
+		return;
 	switch (ev->type) {
 	case EVENT_PROCESS: /* daemon_known() has done all of it */
-		return 0;
+		return;
 	case EVENT_UUID:
-		on_uuid(d, k, ev, size);
-		return 0;
+		daemon_uuid(d, k, ev, size);
+		return;
 	case EVENT_STACK:
 		on_stack(d, k, ev, size);
-		return 0;
+		return;
 	case EVENT_EXIT:
 	case EVENT_EXEC:
 		on_end(d, ev);
-		return 0;
+		return;
 	case EVENT_ALLOC:
 	case EVENT_FAIL:
-		note_ordinal(d, k, ev->device);
+		daemon_note_ordinal(d, k, ev->device, ev->call);
 		break;
 	}
 	k->is_changed = true;
 	if (!resync_filter(d->resync, ev))
-		return 0;
+		return;
 	if (engine_event(d->engine, ev, d->now_ns, d->real_usec) == -ENOMEM)
 		(void)resync_want(d->resync, ev->pid, ev->start_ns);
+}
+
+static int on_event(const struct event *ev, size_t size, void *userdata)
+{
+	daemon_event(userdata, ev, size);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/map64.h"
 #include "cmd/daemon.h"
+#include "cmd/daemon_keep.h"
 #include "cmd/resync.h"
 #include "cmd/status_server.h"
 #include "proc/nvml.h"
@@ -27,6 +28,23 @@ struct known {
 	uint64_t devices_named;	     /* bit d+1: ordinal d has a uuid */
 	bool wants_device;	     /* an ordinal has no uuid yet: ask again when the driver has been read */
 	uint64_t ordinals_seen;	     /* bit d+1 */
+	bool is_hip;		     /* its ordinals are AMD's */
+	uint64_t kept_allocs;	     /* of process.alloc_count, when its totals were last written to the state */
+};
+
+#define MISSING_MAX 64
+
+/* Where the look at what the driver says stands. */
+struct driver_watch {
+	bool is_foreign; /* the driver's pids are not ours: its figures belong to nobody that we know */
+	uint64_t since_boot_ns; /* boot clock: what started before was not traced from its start */
+	uint32_t missing[MISSING_MAX]; /* pids of the last snapshot that no process has */
+	size_t missing_len;
+	size_t look_iter;	/* where the look at /proc goes on */
+	uint64_t round_ns;	/* when the round began; 0 = none is under way */
+	uint64_t next_ns;	/* when the next one begins */
+	uint64_t looks, late_rounds; /* rounds that took longer than they should */
+	uint64_t deferred;	/* processes left for a later snapshot */
 };
 
 struct daemon {
@@ -44,10 +62,13 @@ struct daemon {
 	struct redact *redact;
 	struct nvml_watch *nvml;
 	struct gpu_snapshot gpus; /* latest; empty until read */
+	struct driver_watch driver;
 	struct status_server *status;
 	sd_event *event;
 	sd_event_source *ring_source, *mmap_source, *mmap_timer, *drain_timer, *tick_timer;
+	struct daemon_keep kept; /* across a restart */
 	struct map64 known; /* the newest bearer of each pid */
+	uint64_t names_seen; /* of the answers about users */
 	struct known *last; /* of the last event */
 	uint64_t lost_seen; /* COUNTER_LOST at the last tick */
 	uint64_t events;
@@ -65,17 +86,41 @@ struct daemon {
 
 /* daemon_events.c */
 void daemon_drain(struct daemon *d);
+/* One event of the ring. */
+void daemon_event(struct daemon *d, const struct event *ev, size_t size);
 struct known *daemon_known(struct daemon *d, uint32_t pid, uint64_t start_ns);
+/* Users whose names have come late. Each tick. */
+void daemon_rename_users(struct daemon *d);
 /* Its end was not seen: ends it in the engine too. */
 void daemon_end(struct daemon *d, uint32_t pid, uint64_t start_ns);
 void daemon_mapped(uint32_t pid, const struct mapping *m, void *userdata);
 /* Takes what the resolver has found out. */
 void daemon_resolved(struct daemon *d);
-/* Names ordinals of processes that never asked the driver for a UUID in our sight. */
+
+/* daemon_devices.c */
+/* The process calls this device by that ordinal. */
+void daemon_set_ordinal(struct daemon *d, struct known *k, int ordinal, const char *uuid);
+/* It has asked the driver for a uuid. */
+void daemon_uuid(struct daemon *d, struct known *k, const struct event *ev, size_t size);
+/* It has memory on this ordinal, by a call of this row: if nobody has told which device that is, finds out. */
+void daemon_note_ordinal(struct daemon *d, struct known *k, int ordinal, uint32_t row);
+/* Names ordinals of processes that never asked the driver for a uuid in our sight. */
 void daemon_name_devices(struct daemon *d, struct known *k);
 
 /* daemon_check.c: the books in the kernel against the engine's */
 void daemon_check_books(struct daemon *d);
+
+/* daemon_driver.c: what the driver says of processes, and what /proc says of those that hold memory */
+/* Tracing has begun. */
+void daemon_driver_start(struct daemon *d);
+/* A snapshot has come. */
+void daemon_driver_snapshot(struct daemon *d);
+void daemon_driver_tick(struct daemon *d);
+/* Members of the status. */
+void daemon_driver_json(struct daemon *d, struct strbuf *sb);
+
+/* daemon_pools.c: members of the status */
+void daemon_pools_json(struct daemon *d, struct strbuf *sb);
 
 /* daemon_report.c */
 void daemon_say(struct daemon *d, enum report_event event, enum severity severity, const char *fmt, ...) _printf_(4, 5);

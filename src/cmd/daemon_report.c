@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "cmd/daemon_internal.h"
 #include "model/process.h"
+#include "proc/user_name.h"
 #include "trace/calls.h"
 
 static void details(struct daemon *d, struct strbuf *sb)
@@ -28,6 +29,7 @@ static void details(struct daemon *d, struct strbuf *sb)
 	strbuf_addf(sb, "GPUXRAY_RULES=%zu\nGPUXRAY_RULES_DIGEST=%s\n", d->rule_count, d->digest);
 	strbuf_addf(sb, "GPUXRAY_PROCESSES=%llu\n", (unsigned long long)t.processes);
 	strbuf_addf(sb, "GPUXRAY_LIVE_BYTES=%llu\n", (unsigned long long)t.live_bytes);
+	strbuf_addf(sb, "GPUXRAY_UNCOVERED=%llu\n", (unsigned long long)t.uncovered);
 	strbuf_addf(sb, "GPUXRAY_LIBRARIES=%zu\n", libraries_count(d->libraries));
 	strbuf_addf(sb, "GPUXRAY_EVENTS=%llu\n", (unsigned long long)c[COUNTER_EVENTS]);
 	strbuf_addf(sb, "GPUXRAY_LOST_EVENTS=%llu\nGPUXRAY_EXACT=%d\n", (unsigned long long)c[COUNTER_LOST], t.exact);
@@ -158,6 +160,9 @@ static void libraries_json(struct daemon *d, struct strbuf *sb)
 		json_str(sb, "path", l.path);
 		json_u64(sb, "inode", l.inode);
 		json_u64(sb, "calls_found", l.stats.found);
+		json_u64(sb, "calls_wanted", l.stats.wanted);
+		json_u64(sb, "unknown_calls", l.stats.unknown_count);
+		json_str(sb, "unknown_names", l.stats.unknown_count ? l.stats.unknown : NULL);
 		json_u64(sb, "processes", l.pids);
 		json_str(sb, "error", l.error ? strerror(-l.error) : NULL);
 		strbuf_addc(sb, '}');
@@ -210,8 +215,8 @@ static void counters_json(struct daemon *d, struct strbuf *sb)
 	stacks_json(d, sb);
 	json_key(sb, "calls");
 	strbuf_addc(sb, '{');
-	if (tracer_hits(d->tracer, hits, MIN(cuda_calls_len, ARRAY_SIZE(hits))) == 0)
-		for (size_t i = 0; i < MIN(cuda_calls_len, ARRAY_SIZE(hits)); i++)
+	if (tracer_hits(d->tracer, hits, MIN(calls_len(), ARRAY_SIZE(hits))) == 0)
+		for (size_t i = 0; i < MIN(calls_len(), ARRAY_SIZE(hits)); i++)
 			if (hits[i])
 				json_u64(sb, call_symbol((unsigned int)i), hits[i]);
 	strbuf_addc(sb, '}');
@@ -234,25 +239,34 @@ static void limits_json(struct daemon *d, struct strbuf *sb)
 {
 	const struct limits *l = &d->settings->limits;
 	struct reporter_stats rs = {};
+	struct user_names_stats names;
+	struct state_stats kept;
 	struct resolver_stats st;
+	struct engine_totals t;
 	uint64_t c[COUNTER_MAX] = {}, live = 0;
 	struct process *p;
 	size_t iter = 0;
 
 	while ((p = engine_next_process(d->engine, &iter)))
-		live += p->live_count;
+		live += p->live_count + p->framework_live_count;
 	(void)tracer_counters(d->tracer, c);
 	reporter_stats(d->reporter, &rs);
 	resolver_stats(d->resolver, &st);
 	strbuf_truncate(sb, sb->len - 1);
 	/* The kernel's table of processes has the same size and is full first: calls of further processes are not seen. */
 	one_limit(sb, "kernel_processes", d->known.len, l->processes, c[COUNTER_PROCESS_FULL]);
-	one_limit(sb, "live_allocations", live, l->live_allocations, c[COUNTER_LIVE_FULL]);
+	one_limit(sb, "live_allocations", live, l->live_allocations, c[COUNTER_LIVE_FULL] + c[COUNTER_LIVE_SHARE]);
+	engine_totals(d->engine, &t);
+	one_limit(sb, "sites", MAX(t.sites, t.stacks), l->sites, t.overflow_all);
 	one_limit(sb, "queue", rs.queued, l->queue, rs.dropped);
 	one_limit(sb, "stacks_per_second", tracer_copies(d->tracer, clock_monotonic_ns()) / STACK_BURST_SEC,
 		  l->stacks_per_second, c[COUNTER_STACK_SAMPLED]);
 	one_limit(sb, "learned_stacks", st.nodes, l->learned_stacks, st.relearned);
 	one_limit(sb, "libraries", libraries_count(d->libraries), l->libraries, libraries_overflows(d->libraries));
+	user_name_stats(&names);
+	one_limit(sb, "user_names", names.used, USER_NAMES_MAX, names.overflows + names.evictions);
+	daemon_keep_stats(d, &kept);
+	one_limit(sb, "state_bytes", kept.bytes, STATE_FILE_MAX, kept.left_out + kept.failures);
 	strbuf_addc(sb, ']');
 }
 
@@ -265,11 +279,14 @@ static void status_json(struct daemon *d, struct strbuf *sb)
 	json_str(sb, "version", GPUXRAY_VERSION);
 	json_bool(sb, "exact", t.exact);
 	json_u64(sb, "lost_events", d->lost_seen);
+	json_u64(sb, "uncovered", t.uncovered);
 	json_u64(sb, "uptime_sec", (clock_monotonic_ns() - d->started_ns) / NSEC_PER_SEC);
 	json_str(sb, "probes", tracer_is_multi(d->tracer) ? "uprobe_multi" : "perf");
 	json_str(sb, "nvml", d->nvml ? nvml_watch_status(d->nvml) : NULL);
+	daemon_driver_json(d, sb);
 	libraries_json(d, sb);
 	counters_json(d, sb);
+	daemon_pools_json(d, sb);
 	json_u64(sb, "rules_loaded", d->rule_count);
 	json_str(sb, "rules_digest", d->digest);
 	engine_status_json(d->engine, sb, clock_monotonic_ns());
@@ -305,14 +322,19 @@ void daemon_status_text(struct daemon *d, bool json, struct strbuf *sb)
 	strbuf_addf(sb, "stacks: %llu unwound, %llu known again, %llu sampled, %llu lost\n",
 		    (unsigned long long)st.resolved, (unsigned long long)c[COUNTER_STACK_KNOWN],
 		    (unsigned long long)c[COUNTER_STACK_SAMPLED], (unsigned long long)(c[COUNTER_STACK_LOST] + st.dropped));
+	if (d->driver.is_foreign)
+		strbuf_adds(sb, "not in the host's PID namespace: what the NVIDIA driver says of processes is not used\n");
 	if (!libraries_count(d->libraries))
 		strbuf_adds(sb, "waiting: no process has loaded a GPU driver library yet\n");
 	for (size_t i = 0; i < libraries_count(d->libraries); i++) {
 		struct library_info l;
 
 		libraries_get(d->libraries, i, &l);
-		strbuf_addf(sb, "%s: %zu calls probed%s%s\n", l.path, l.stats.found, l.error ? ", failed: " : "",
+		strbuf_addf(sb, "%s: %zu calls probed%s%s", l.path, l.stats.found, l.error ? ", failed: " : "",
 			    l.error ? strerror(-l.error) : "");
+		if (l.stats.unknown_count)
+			strbuf_addf(sb, "; %zu unknown memory calls, not counted: %s", l.stats.unknown_count, l.stats.unknown);
+		strbuf_addc(sb, '\n');
 	}
 	strbuf_addc(sb, '\n');
 	engine_status_text(d->engine, sb, clock_monotonic_ns());

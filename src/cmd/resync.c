@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "trace/calls.h"
@@ -10,6 +11,9 @@
 
 /* Between a block's entry into the map and its event in the ring lie some hundred ns, or a preemption. */
 #define SETTLE_NS (2 * NSEC_PER_SEC)
+/* A run over a full table takes most of a second: after each one so many times as long until the next, lest who makes the
+ * ring overflow for ever keeps us at it for ever. */
+#define REST_TIMES 4
 
 struct one {
 	uint32_t pid, gen;
@@ -20,11 +24,9 @@ struct one {
 struct resync {
 	struct tracer *tracer;
 	struct engine *engine;
-	struct one **settling;
-	size_t settling_len;
-	struct one **wanted;
-	size_t wanted_len;
+	struct map64 wanted, settling; /* struct one by pid: of an older bearer of the pid there is nothing to rebuild */
 	struct map64 by_gen; /* of the run in progress */
+	uint64_t rest_until_ns;
 };
 
 static void one_free(struct one *o)
@@ -34,7 +36,16 @@ static void one_free(struct one *o)
 	map64_done(&o->births);
 	free(o);
 }
-DEFINE_CLEANUP(struct one, one_free)
+
+static void ones_free(struct map64 *ones)
+{
+	size_t iter = 0;
+	void *value;
+
+	while (map64_next(ones, &iter, NULL, &value))
+		one_free(value);
+	map64_done(ones);
+}
 
 int resync_new(struct tracer *t, struct engine *e, struct resync **ret)
 {
@@ -52,53 +63,32 @@ void resync_free(struct resync *r)
 {
 	if (!r)
 		return;
-	for (size_t i = 0; i < r->settling_len; i++)
-		one_free(r->settling[i]);
-	for (size_t i = 0; i < r->wanted_len; i++)
-		one_free(r->wanted[i]);
-	free(r->settling);
-	free(r->wanted);
+	ones_free(&r->settling);
+	ones_free(&r->wanted);
 	map64_done(&r->by_gen);
 	free(r);
 }
 
-static int append(struct one ***list, size_t *len, struct one *o)
-{
-	struct one **more = realloc(*list, (*len + 1) * sizeof(*more));
-
-	if (!more)
-		return -ENOMEM;
-	more[(*len)++] = o;
-	*list = more;
-	return 0;
-}
-
 int resync_want(struct resync *r, uint32_t pid, uint64_t start_ns)
 {
-	_cleanup_(one_freep) struct one *o = NULL;
+	struct one *o = map64_get(&r->wanted, pid);
 
-	for (size_t i = 0; i < r->wanted_len; i++)
-		if (r->wanted[i]->pid == pid && r->wanted[i]->start_ns == start_ns)
-			return 0;
-	o = calloc(1, sizeof(*o));
-	if (!o || append(&r->wanted, &r->wanted_len, o) < 0)
-		return -ENOMEM;
+	if (!o) {
+		o = calloc(1, sizeof(*o));
+		if (!o || map64_put(&r->wanted, pid, o) < 0) {
+			free(o);
+			return -ENOMEM;
+		}
+	}
 	o->pid = pid;
 	o->start_ns = start_ns;
-	TAKE_PTR(o);
 	return 0;
 }
 
-/* Bit 63 is never set in a user address. */
-static uint64_t block_key(uint32_t kind, uint64_t addr)
-{
-	return kind == ADDR_HANDLE ? addr ^ (1ull << 63) : addr;
-}
-
-/* Handles and pointers share event.addr; the class tells them apart. */
+/* Addresses of different kinds may coincide; the topmost bits are never set in a user address. */
 static uint64_t event_key(const struct event *ev)
 {
-	return block_key(ev->class == CLASS_PHYSICAL ? ADDR_HANDLE : ADDR_POINTER, ev->addr);
+	return ev->addr ^ (uint64_t)ev->kind << 61;
 }
 
 static int add_block(const struct live_key *k, const struct live_value *v, void *userdata)
@@ -110,6 +100,7 @@ static int add_block(const struct live_key *k, const struct live_value *v, void 
 		.class = (uint8_t)v->class,
 		.stack_reason = v->stack ? STACK_OK : call_takes_stack(v->call) ? STACK_SAMPLED : STACK_NONE,
 		.call = v->call,
+		.kind = (uint8_t)k->kind,
 		.tid = v->tid,
 		.time_ns = v->birth_ns,
 		.addr = k->addr,
@@ -125,80 +116,110 @@ static int add_block(const struct live_key *k, const struct live_value *v, void 
 	ev.pid = o->pid;
 	ev.start_ns = o->start_ns;
 	e = map64_put(&o->births, event_key(&ev), (void *)(uintptr_t)(v->birth_ns ?: 1));
-	if (e == 0)
+	/* Imported memory that is open several times is several blocks with one entry. */
+	for (uint32_t i = 0; e == 0 && i < (v->class == CLASS_IMPORTED && k->kind == ADDR_POINTER ? v->refs : 1); i++)
 		e = engine_rebuild_add(r->engine, &ev);
 	return e;
 }
 
+static struct one *find_settling(const struct resync *r, uint32_t pid, uint64_t start_ns)
+{
+	struct one *o = map64_get(&r->settling, pid);
+
+	return o && o->start_ns == start_ns ? o : NULL;
+}
+
 static void drop_settling(struct resync *r, uint32_t pid, uint64_t start_ns)
 {
-	for (size_t i = 0; i < r->settling_len;) {
-		struct one *o = r->settling[i];
+	if (find_settling(r, pid, start_ns))
+		one_free(map64_remove(&r->settling, pid));
+}
 
-		if (o->pid != pid || o->start_ns != start_ns) {
-			i++;
-			continue;
-		}
+/* Forgets the blocks of a wanted process in the engine; its gen stays 0 where there is nothing to rebuild. */
+static int begin_one(struct resync *r, struct one *o)
+{
+	struct books b;
+	int e;
+
+	drop_settling(r, o->pid, o->start_ns);
+	map64_done(&o->births);
+	o->gen = 0;
+	/* The process may have ended meanwhile: its EXIT event is on its way. */
+	if (tracer_books(r->tracer, o->pid, &b) < 0 || b.start_ns != o->start_ns)
+		return 0;
+	e = engine_rebuild_begin(r->engine, o->pid, o->start_ns);
+	if (e == -ENOSPC || e == -ESRCH) /* the engine does not keep it */
+		return 0;
+	o->gen = b.gen;
+	return e < 0 ? e : map64_put(&r->by_gen, o->gen, o);
+}
+
+static void end_one(struct resync *r, const struct one *o, uint64_t now_ns, uint64_t real_usec)
+{
+	struct books b;
+
+	if (tracer_books(r->tracer, o->pid, &b) < 0 || b.gen != o->gen)
+		memset(&b, 0, sizeof(b));
+	(void)engine_rebuild_end(r->engine, o->pid, o->start_ns, &b, now_ns, real_usec);
+}
+
+/* In place of what an older bearer of the pid may have left there. */
+static void settle(struct resync *r, struct one *o, uint64_t now_ns)
+{
+	struct one *old = map64_get(&r->settling, o->pid);
+
+	o->until_ns = now_ns + SETTLE_NS;
+	if (!o->gen || map64_put(&r->settling, o->pid, o) < 0)
 		one_free(o);
-		r->settling[i] = r->settling[--r->settling_len];
+	else
+		one_free(old);
+}
+
+static int run(struct resync *r, uint64_t now_ns, uint64_t real_usec)
+{
+	size_t iter = 0;
+	int n = 0, e = 0;
+	void *value;
+
+	while (e == 0 && map64_next(&r->wanted, &iter, NULL, &value))
+		e = begin_one(r, value);
+	if (e == 0)
+		e = tracer_each_live(r->tracer, add_block, r);
+	map64_done(&r->by_gen);
+	if (e < 0) /* they stay "rebuilding", so nothing is judged by what is there of them, until the next run */
+		return e;
+	for (iter = 0; map64_next(&r->wanted, &iter, NULL, &value);) {
+		struct one *o = value;
+
+		if (o->gen) {
+			end_one(r, o, now_ns, real_usec);
+			n++;
+		}
+		settle(r, o, now_ns);
 	}
+	map64_done(&r->wanted);
+	return n;
+}
+
+/* Of this thread: where others have the processor too, it is not for the rebuild to wait longer. */
+static uint64_t cpu_ns(void)
+{
+	struct timespec ts = {};
+
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
 int resync_run(struct resync *r, uint64_t now_ns, uint64_t real_usec)
 {
-	struct books b;
-	int n = 0, e = 0;
+	uint64_t start_ns;
+	int n;
 
-	if (!r->wanted_len)
+	if (!r->wanted.len || clock_monotonic_ns() < r->rest_until_ns)
 		return 0;
-	for (size_t i = 0; i < r->wanted_len; i++) {
-		struct one *o = r->wanted[i];
-
-		drop_settling(r, o->pid, o->start_ns);
-		map64_done(&o->births);
-		o->births = (struct map64)MAP64_INIT;
-		o->gen = 0;
-		/* The process may have ended meanwhile: its EXIT event is on its way. */
-		if (tracer_books(r->tracer, o->pid, &b) < 0 || b.start_ns != o->start_ns)
-			continue;
-		e = engine_rebuild_begin(r->engine, o->pid, o->start_ns);
-		if (e == -ENOSPC || e == -ESRCH) { /* the engine does not keep it */
-			e = 0;
-			continue;
-		}
-		o->gen = b.gen;
-		if (e == 0)
-			e = map64_put(&r->by_gen, o->gen, o);
-		if (e < 0)
-			break;
-	}
-	if (e == 0)
-		e = tracer_each_live(r->tracer, add_block, r);
-	if (e < 0) { /* they stay "rebuilding", so nothing is judged by what is there of them, until the next run */
-		map64_done(&r->by_gen);
-		r->by_gen = (struct map64)MAP64_INIT;
-		return e;
-	}
-	for (size_t i = 0; i < r->wanted_len; i++) {
-		struct one *o = r->wanted[i];
-
-		if (!o->gen)
-			continue;
-		if (tracer_books(r->tracer, o->pid, &b) < 0 || b.gen != o->gen)
-			memset(&b, 0, sizeof(b));
-		(void)engine_rebuild_end(r->engine, o->pid, o->start_ns, &b, now_ns, real_usec);
-		n++;
-	}
-	map64_done(&r->by_gen);
-	r->by_gen = (struct map64)MAP64_INIT;
-	for (size_t i = 0; i < r->wanted_len; i++) {
-		struct one *o = r->wanted[i];
-
-		o->until_ns = now_ns + SETTLE_NS;
-		if (!o->gen || append(&r->settling, &r->settling_len, o) < 0)
-			one_free(o);
-	}
-	r->wanted_len = 0;
+	start_ns = cpu_ns();
+	n = run(r, now_ns, real_usec);
+	r->rest_until_ns = clock_monotonic_ns() + REST_TIMES * (cpu_ns() - start_ns);
 	return n;
 }
 
@@ -207,20 +228,12 @@ void resync_forget(struct resync *r, uint32_t pid, uint64_t start_ns)
 	drop_settling(r, pid, start_ns);
 }
 
-static struct one *find_settling(const struct resync *r, uint32_t pid, uint64_t start_ns)
-{
-	for (size_t i = 0; i < r->settling_len; i++)
-		if (r->settling[i]->pid == pid && r->settling[i]->start_ns == start_ns)
-			return r->settling[i];
-	return NULL;
-}
-
 bool resync_filter(struct resync *r, const struct event *ev)
 {
 	struct one *o;
 	uint64_t key, birth;
 
-	if (!r->settling_len || (ev->type != EVENT_ALLOC && ev->type != EVENT_FREE))
+	if (!r->settling.len || (ev->type != EVENT_ALLOC && ev->type != EVENT_FREE))
 		return true;
 	if (ev->flags & (EVENT_F_UNKNOWN | EVENT_F_UNTRACKED))
 		return true;
@@ -242,14 +255,17 @@ bool resync_filter(struct resync *r, const struct event *ev)
 
 void resync_tick(struct resync *r, uint64_t now_ns)
 {
-	for (size_t i = 0; i < r->settling_len;) {
-		if (now_ns < r->settling[i]->until_ns) {
-			i++;
-			continue;
-		}
-		one_free(r->settling[i]);
-		r->settling[i] = r->settling[--r->settling_len];
-	}
+	_cleanup_free_ uint64_t *pids = r->settling.len ? calloc(r->settling.len, sizeof(*pids)) : NULL;
+	size_t iter = 0, n = 0;
+	uint64_t pid;
+	void *value;
+
+	/* Without memory at the next tick. */
+	while (pids && map64_next(&r->settling, &iter, &pid, &value))
+		if (now_ns >= ((struct one *)value)->until_ns)
+			pids[n++] = pid;
+	for (size_t i = 0; i < n; i++)
+		one_free(map64_remove(&r->settling, pids[i]));
 }
 
 bool resync_is_settling(const struct resync *r, uint32_t pid, uint64_t start_ns)

@@ -27,13 +27,20 @@ struct identity {
 	char *unit;	 /* system unit */
 	char *user_unit; /* unit of the user manager */
 	char *container; /* 64 hex digits or the runtime's name for it */
+	char *runtime;	 /* of the container: "docker", "containerd", "cri-o", "podman", "lxc", "systemd-nspawn" */
 	char *pod;	 /* Kubernetes pod uid */
+	char *slice;	 /* innermost systemd slice above the unit */
+	char *slurm_job; /* "1234", with its step "1234.batch", "1234.0" */
+	char *parent;	 /* comm of the parent */
+	uint32_t inner_pid; /* in its own PID namespace (last of NSpid); 0 = the same as pid, or not known */
 };
 
 #define IDENTITY_CMDLINE_MAX 4096
 
 /* All zero but refs = 1; fill it before sharing. NULL when out of memory. */
 struct identity *identity_new(void);
+/* A copy that may still be changed. NULL when out of memory. */
+struct identity *identity_copy(const struct identity *id);
 struct identity *identity_ref(struct identity *id);
 void identity_unref(struct identity *id); /* accepts NULL */
 DEFINE_CLEANUP(struct identity, identity_unref)

@@ -6,6 +6,9 @@
 
 #include "model/saturate.h"
 
+#define ROOM_RESERVE 32
+/* The driver keeps what of these is freed. */
+#define POOL_CLASSES ((1u << CLASS_ASYNC) | (1u << CLASS_GRAPH))
 #define IS_DEVICE_CLASS(c) ((CLASS_DEVICE_MASK >> (c)) & 1)
 
 /* Slot that holds an ordinal, or -1. */
@@ -35,8 +38,38 @@ int process_device_slot(struct process *p, int ordinal)
 	if (!list)
 		return -ENOMEM;
 	p->devices = list;
-	list[p->devices_len] = (struct process_device){ .ordinal = ordinal };
+	list[p->devices_len] = (struct process_device){ .ordinal = ordinal, .driver_bytes = UINT64_MAX };
 	return (int)p->devices_len++;
+}
+
+int process_driver_slot(struct process *p, struct device *dev, bool *ret_is_new)
+{
+	struct process_device *list;
+	int found = -1;
+
+	*ret_is_new = false;
+	/* One of its own ordinals before one that only the driver has named. */
+	for (size_t i = 0; i < p->devices_len; i++) {
+		if (p->devices[i].device == dev && (found < 0 || p->devices[found].ordinal == PROCESS_DEVICE_DRIVER))
+			found = (int)i;
+	}
+	if (found >= 0)
+		return found;
+	if (p->devices_len >= PROCESS_DEVICES_MAX - 1)
+		return -ENOSPC;
+	list = realloc(p->devices, (p->devices_len + 1) * sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	p->devices = list;
+	list[p->devices_len] = (struct process_device){ .ordinal = PROCESS_DEVICE_DRIVER, .device = dev,
+							.driver_bytes = UINT64_MAX };
+	*ret_is_new = true;
+	return (int)p->devices_len++;
+}
+
+bool process_holds_memory(const struct process *p)
+{
+	return p->live_bytes > 0 || (p->is_listed && p->driver_bytes > 0);
 }
 
 int process_main_device(const struct process *p, uint32_t classes)
@@ -67,6 +100,19 @@ static void process_add_total(struct process *p, uint8_t class, uint64_t bytes, 
 		c->device_bytes = sat_add(&p->devices[slot].live[class], bytes);
 	if (IS_DEVICE_CLASS(class))
 		p->live_bytes = sat_sum(p->live, CLASS_DEVICE_MASK);
+	if (POOL_CLASSES & (1u << class))
+		p->pool_peak_bytes = MAX(p->pool_peak_bytes, sat_sum(p->live, POOL_CLASSES));
+}
+
+/* What the site's last allocation was. A tensor says nothing of where the driver's memory comes from. */
+static void process_describe_site(struct site *s, const struct event *ev)
+{
+	if (ev->class == CLASS_FRAMEWORK && s->bytes > 0)
+		return;
+	s->class = ev->class;
+	s->call = ev->call;
+	s->device = ev->device;
+	s->stack_reason = ev->stack_reason;
 }
 
 /* Books a block; the entry that its stack has, NULL if none, goes to *ret_entry. */
@@ -74,6 +120,7 @@ static int process_book(struct process *p, const struct event *ev, const struct 
 			struct stack_entry **ret_entry)
 {
 	uint64_t birth_ns = ev->birth_ns ? ev->birth_ns : ev->time_ns;
+	bool is_framework = ev->class == CLASS_FRAMEWORK;
 	struct stack_entry *e;
 	struct site *site;
 	int slot, r;
@@ -82,24 +129,22 @@ static int process_book(struct process *p, const struct event *ev, const struct 
 	slot = process_device_slot(p, ev->device);
 	r = slot < 0 ? slot : 0;
 	process_add_total(p, ev->class, ev->bytes, slot, ret);
-	p->live_count++;
+	(*(is_framework ? &p->framework_live_count : &p->live_count))++;
 
 	e = process_use_stack(p, ev->stack, limits, &r);
 	site = process_site(p, e, limits, birth_ns, &r);
-	site->class = ev->class;
-	site->call = ev->call;
-	site->device = ev->device;
-	site->stack_reason = ev->stack_reason;
+	process_describe_site(site, ev);
 	site->blocks++;
 	if (birth_ns < site->first_ns)
 		site->first_ns = birth_ns;
 	if (birth_ns > site->last_ns)
 		site->last_ns = birth_ns;
 	ret->site = site;
-	ret->site_bytes = ev->class == CLASS_IMPORTED ? 0 : sat_add(&site->bytes, ev->bytes);
+	if (ev->class != CLASS_IMPORTED)
+		ret->site_bytes = sat_add(is_framework ? &site->framework_bytes : &site->bytes, ev->bytes);
 	if (!site->is_other) {
 		e->blocks++;
-		(void)sat_add(&e->bytes, ret->site_bytes);
+		(void)sat_add(is_framework ? &e->framework_bytes : &e->bytes, ret->site_bytes);
 	}
 	*ret_entry = e;
 	if (r < 0)
@@ -116,15 +161,17 @@ int process_restore(struct process *p, const struct event *ev, const struct limi
 
 int process_alloc(struct process *p, const struct event *ev, const struct limits *limits, struct change *ret)
 {
+	bool is_framework = ev->class == CLASS_FRAMEWORK;
 	struct stack_entry *e;
 	int r;
 
-	p->alloc_count++;
+	(*(is_framework ? &p->framework_alloc_count : &p->alloc_count))++;
 	(void)sat_add(&p->allocated[ev->class], ev->bytes);
 	if (ev->flags & EVENT_F_UNTRACKED) {
 		/* Its free will be unknown to the kernel too. */
-		p->untracked_count++;
-		(void)sat_add(&p->untracked_bytes, ev->bytes);
+		p->untracked_count += !is_framework;
+		(void)sat_add(&p->untracked_bytes, is_framework ? 0 : ev->bytes);
+		p->exact = false;
 		process_name_stack(p, process_stack_entry(p, ev->stack), ev->stack);
 		*ret = (struct change){ .class = ev->class, .slot = -1 };
 		return 0;
@@ -143,19 +190,21 @@ int process_alloc(struct process *p, const struct event *ev, const struct limits
 
 void process_fail(struct process *p, const struct event *ev)
 {
-	p->fail_count++;
+	p->fail_count += ev->class != CLASS_FRAMEWORK;
 	process_name_stack(p, process_stack_entry(p, ev->stack), ev->stack);
 }
 
 int process_free(struct process *p, const struct event *ev, struct change *ret)
 {
+	bool is_framework = ev->class == CLASS_FRAMEWORK;
+
 	*ret = (struct change){ .is_free = true, .class = ev->class, .slot = -1 };
 	if (ev->flags & EVENT_F_UNKNOWN) {
-		p->unknown_free_count++;
+		p->unknown_free_count += !is_framework;
 		return 0;
 	}
-	p->free_count++;
-	if (sat_sub(&p->live_count, 1) < 1)
+	(*(is_framework ? &p->framework_free_count : &p->free_count))++;
+	if (sat_sub(is_framework ? &p->framework_live_count : &p->live_count, 1) < 1)
 		p->exact = false;
 	ret->bytes = sat_sub(&p->live[ev->class], ev->bytes);
 	if (ret->bytes < ev->bytes)
@@ -179,6 +228,8 @@ static void process_destroy(struct process *p)
 
 	if (!p)
 		return;
+	p->all->sites -= p->sites_len;
+	p->all->stacks -= p->stacks.len;
 	for (size_t i = 0; i < p->sites_len; i++) {
 		stack_unref(p->sites[i]->stack);
 		free(p->sites[i]);
@@ -194,6 +245,13 @@ static void process_destroy(struct process *p)
 	identity_unref(p->id);
 	free(p->devices);
 	free(p);
+}
+
+bool processes_has_room(size_t max, size_t used, size_t own)
+{
+	size_t left = used < max ? max - used : 0;
+
+	return max == 0 || left > max / ROOM_RESERVE || own < left;
 }
 
 struct process *processes_newest(const struct processes *ps, uint32_t pid)
@@ -229,9 +287,11 @@ int processes_add(struct processes *ps, uint32_t pid, uint64_t start_ns, uint64_
 	p->pid = pid;
 	p->start_ns = start_ns;
 	p->first_ns = p->last_ns = now_ns;
-	p->driver_bytes = UINT64_MAX;
+	p->driver_bytes = p->baseline_bytes = UINT64_MAX;
+	p->is_covered = true;
 	p->exact = true;
 	p->other.device = EVENT_NO_DEVICE;
+	p->all = ps;
 	p->next = map64_get(&ps->by_pid, pid);
 	if (map64_put(&ps->by_pid, pid, p) < 0) {
 		free(p);

@@ -29,11 +29,13 @@ struct process_watch; /* ... and of a process */
 /* The blocks of one call site. */
 struct site {
 	uint64_t key; /* frames.site where is_resolved; else the number of its only stack, 0 = allocations without one */
-	uint64_t bytes; /* live, over all classes but imported */
+	uint64_t bytes; /* live, over all classes but imported and framework */
+	uint64_t framework_bytes; /* blocks that a framework cut out of the above, of this site or another */
 	uint64_t blocks;
 	uint64_t alloc_count;
 	uint64_t first_ns, last_ns; /* of its allocations */
-	uint32_t call;	      /* of its last allocation, as device, class and stack_reason are */
+	uint32_t call;	      /* of its last allocation, as device, class and stack_reason are; of a framework's only
+				 while it holds nothing else */
 	int32_t device;
 	uint8_t class;
 	uint8_t stack_reason;
@@ -51,7 +53,8 @@ struct stack_entry {
 	uint64_t key;	     /* of its site; where is_resolved */
 	struct site *site;   /* where its blocks are booked; NULL before the first, and after the site has made room */
 	struct stack *stack; /* a reference; that of the first number where this is a copy. NULL: it was never set */
-	uint64_t blocks, bytes; /* what of the site is of this number. Blocks beyond a limit are on "other" alone */
+	uint64_t blocks, bytes, framework_bytes; /* what of the site is of this number. Blocks beyond a limit are on
+						    "other" alone */
 	uint64_t use;	     /* process.stack_uses when it was last set or named */
 	uint8_t named;	     /* by allocations, failed ones too: 0, 1, 2 = more often */
 	bool is_resolved;
@@ -59,10 +62,24 @@ struct stack_entry {
 };
 
 struct process_device {
-	int ordinal;	       /* the process's own; EVENT_NO_DEVICE = not known */
+	int ordinal;	       /* the process's own; EVENT_NO_DEVICE = not known; PROCESS_DEVICE_DRIVER: only the driver
+				  has named this device for this process */
 	struct device *device; /* NULL until its uuid is known */
 	uint64_t live[CLASS_MAX];
+	uint64_t driver_bytes; /* UINT64_MAX = not known */
 };
+
+#define PROCESS_DEVICE_DRIVER (-2)
+
+/* What is wrong with a process that holds GPU memory. */
+enum process_condition {
+	CONDITION_PARENT_GONE = 1,   /* its parent has died: it was handed to another */
+	CONDITION_ZOMBIE = 2,	     /* dead but not waited for */
+	CONDITION_UNINTERRUPTIBLE = 4, /* state D: stuck in the kernel */
+	CONDITION_NO_PROCESS = 8,    /* the driver counts memory for a pid that does not exist */
+};
+
+#define CONDITIONS_ALL 15u
 
 struct process {
 	uint32_t pid;
@@ -77,9 +94,21 @@ struct process {
 	uint64_t peak_stack; /* of the allocation that made the peak */
 	uint64_t live_count, alloc_count, free_count, fail_count, unknown_free_count;
 	uint64_t untracked_count, untracked_bytes; /* did not fit in the kernel's live map: not in live */
+	uint64_t missed_count; /* calls that the probes could not follow */
 	uint64_t allocated[CLASS_MAX]; /* ever */
 	uint64_t lost_events;
-	uint64_t driver_bytes; /* what the driver says it uses; UINT64_MAX = not known. Set by the daemon */
+	/* Blocks of frameworks' own allocators (CLASS_FRAMEWORK), in none of the counts above */
+	uint64_t framework_live_count, framework_alloc_count, framework_free_count;
+	uint64_t pool_peak_bytes; /* of CLASS_ASYNC and CLASS_GRAPH, for life: their pools may keep so much when it is free */
+	bool is_listed; /* the driver names it, whatever it holds */
+	uint64_t driver_bytes; /* what the driver says it uses on all devices; UINT64_MAX = not known */
+	uint64_t baseline_bytes; /* of that, what was there before the tracer: driver_bytes less live_bytes at first sight of
+				    a process older than the tracer; UINT64_MAX = not known, 0 = younger */
+	bool is_covered; /* it has produced events, or holds nothing */
+	const char *uncovered_reason; /* static text; NULL while covered or not known */
+	uint32_t condition; /* enum process_condition bits, from /proc */
+	uint64_t condition_ns; /* since when it has any */
+	uint32_t stuck_looks; /* in a row that found it in state D; the daemon's */
 	bool exact;	       /* no loss since the last rebuild, nothing clamped */
 	bool is_rebuilding;    /* between begin and end: totals mean nothing */
 
@@ -105,6 +134,7 @@ struct process {
 	void *userdata;
 
 	struct process_watch *watch;
+	struct processes *all;
 	struct process *next; /* older incarnation of the same pid */
 	size_t index;	      /* in processes.list */
 };
@@ -125,6 +155,8 @@ struct processes {
 	struct map64 by_pid;
 	struct process **list;
 	size_t len, cap;
+	size_t sites, stacks; /* of all of them */
+	uint64_t sites_overflow, stacks_overflow; /* of limits.sites */
 };
 
 struct process *processes_find(const struct processes *ps, uint32_t pid, uint64_t start_ns);
@@ -136,6 +168,12 @@ int processes_add(struct processes *ps, uint32_t pid, uint64_t start_ns, uint64_
 void processes_remove(struct processes *ps, struct process *p);
 void processes_done(struct processes *ps);
 
+/*
+ * May a process that has so many get one more of what is limited over all of them? Of the last 1/32 it may only while it has
+ * less than what is left: whoever has most leaves room for the others.
+ */
+bool processes_has_room(size_t max, size_t used, size_t own);
+
 /* Book an event. 0 or -ENOMEM, which leaves the process inexact; *ret says what was booked even then. */
 int process_alloc(struct process *p, const struct event *ev, const struct limits *limits, struct change *ret);
 int process_free(struct process *p, const struct event *ev, struct change *ret);
@@ -145,6 +183,11 @@ int process_restore(struct process *p, const struct event *ev, const struct limi
 void process_forget_blocks(struct process *p);
 /* The slot of an ordinal, adding it; beyond the maximum that of EVENT_NO_DEVICE. Slot number or -ENOMEM. */
 int process_device_slot(struct process *p, int ordinal);
+/* The slot of a device that the driver names for it, adding one. Slot number, -ENOSPC, -ENOMEM. The caller counts the
+ * reference where *ret_is_new. */
+int process_driver_slot(struct process *p, struct device *dev, bool *ret_is_new);
+/* Device memory by our count or the driver's. */
+bool process_holds_memory(const struct process *p);
 /* The slot with most bytes of these classes whose device has a uuid, else any; -1 = none. */
 int process_main_device(const struct process *p, uint32_t classes);
 /* A failed allocation: counts, and names its stack. */
@@ -184,9 +227,12 @@ void site_offer_stack(struct site *s, struct stack *stack);
 bool site_release(struct process *p, struct site *s);
 void site_remove(struct process *p, struct site *s);
 
-/* The site that holds most bytes, NULL when none holds any. */
-struct site *process_top_site(const struct process *p);
+/* What of these classes a site may hold: it does not keep driver's classes apart. */
+uint64_t site_live_bytes(const struct site *s, uint32_t classes);
+/* The site that holds most bytes, of those whose last allocation was of these classes if there is one. NULL when none
+ * holds any. */
+struct site *process_top_site(const struct process *p, uint32_t classes);
 /* Walks the sites, "other" last if it was ever used; start with *iter = 0. */
 struct site *process_next_site(const struct process *p, size_t *iter);
-/* Sites that hold memory, most bytes first. The caller frees the array, not the sites. 0 or -ENOMEM. */
+/* Sites that hold memory, most bytes first, then those that hold frameworks' blocks alone. The caller frees the array, not the sites. 0 or -ENOMEM. */
 int process_sort_sites(const struct process *p, struct site ***ret, size_t *ret_len);

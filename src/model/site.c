@@ -7,7 +7,8 @@
 
 bool site_release(struct process *p, struct site *s)
 {
-	return s->blocks == 0 && s->bytes == 0 && (!s->watch || (p->release_site && p->release_site(s)));
+	return s->blocks == 0 && s->bytes == 0 && s->framework_bytes == 0 &&
+	       (!s->watch || (p->release_site && p->release_site(s)));
 }
 
 void site_remove(struct process *p, struct site *s)
@@ -16,6 +17,7 @@ void site_remove(struct process *p, struct site *s)
 		(void)map64_remove(&p->sites_by_key, s->key);
 	p->sites[s->index] = p->sites[--p->sites_len];
 	p->sites[s->index]->index = s->index;
+	p->all->sites--;
 	stack_unref(s->stack);
 	free(s);
 }
@@ -89,6 +91,7 @@ static struct site *process_new_site(struct process *p, const struct stack_entry
 	s->first_ns = s->last_ns = birth_ns;
 	s->index = p->sites_len;
 	p->sites[p->sites_len++] = s;
+	p->all->sites++;
 	return s;
 
 no_memory:
@@ -100,6 +103,12 @@ no_memory:
 struct site *process_resolved_site(const struct process *p, uint64_t key)
 {
 	return map64_get(&p->sites_by_key, key);
+}
+
+static bool process_has_site_room(const struct process *p, const struct limits *limits)
+{
+	return p->sites_len < limits->sites_per_process &&
+	       processes_has_room(limits->sites, p->all->sites, p->sites_len);
 }
 
 /* The entry's site, found or made; NULL when there is no room or memory. */
@@ -115,15 +124,17 @@ static struct site *entry_site(struct process *p, struct stack_entry *e, const s
 			site_offer_stack(e->site, e->stack);
 		return e->site;
 	}
-	if (p->sites_len >= limits->sites_per_process && p->sites_overflow >= p->sites_sweep) {
+	if (!process_has_site_room(p, limits) && p->sites_overflow >= p->sites_sweep) {
 		/* A sweep that found little is not tried again at once. */
 		if (process_sweep_sites(p) < limits->sites_per_process / 8)
 			p->sites_sweep = p->sites_overflow + limits->sites_per_process;
 	}
-	if (p->sites_len < limits->sites_per_process)
+	if (process_has_site_room(p, limits))
 		e->site = process_new_site(p, e, birth_ns, r);
-	if (!e->site)
+	if (!e->site) {
 		p->sites_overflow++;
+		p->all->sites_overflow += p->sites_len < limits->sites_per_process;
+	}
 	return e->site;
 }
 
@@ -147,28 +158,33 @@ void process_free_site(struct process *p, const struct event *ev, struct change 
 {
 	struct stack_entry *e = process_stack_entry(p, ev->stack);
 	struct site *s = e ? e->site : NULL;
+	bool is_framework = ev->class == CLASS_FRAMEWORK;
 	uint64_t bytes = ev->class == CLASS_IMPORTED ? 0 : ev->bytes, own = 0;
+	uint64_t *other = is_framework ? &p->other.framework_bytes : &p->other.bytes;
 
 	if (!s) {
 		c->site = &p->other;
 		(void)sat_sub(&p->other.blocks, 1);
-		c->site_bytes = sat_sub(&p->other.bytes, bytes);
+		c->site_bytes = sat_sub(other, bytes);
 		return;
 	}
 	c->site = s;
 	(void)sat_sub(sat_sub(&e->blocks, 1) ? &s->blocks : &p->other.blocks, 1);
-	own = sat_sub(&e->bytes, bytes);
-	c->site_bytes = sat_sub(&s->bytes, own);
-	c->other_bytes = sat_sub(&p->other.bytes, bytes - own);
+	own = sat_sub(is_framework ? &e->framework_bytes : &e->bytes, bytes);
+	c->site_bytes = sat_sub(is_framework ? &s->framework_bytes : &s->bytes, own);
+	c->other_bytes = sat_sub(other, bytes - own);
 }
 
 void site_merge(struct process *p, struct site *to, struct site *from)
 {
-	if (sat_add(&to->bytes, from->bytes) < from->bytes)
+	bool is_more = from->bytes > 0 || to->bytes == 0; /* than a framework's blocks */
+
+	if (sat_add(&to->bytes, from->bytes) < from->bytes ||
+	    sat_add(&to->framework_bytes, from->framework_bytes) < from->framework_bytes)
 		p->exact = false;
 	to->blocks += from->blocks;
 	to->alloc_count += from->alloc_count;
-	if (from->last_ns >= to->last_ns) {
+	if (from->last_ns >= to->last_ns && is_more) {
 		to->call = from->call;
 		to->device = from->device;
 		to->class = from->class;
@@ -191,13 +207,26 @@ struct site *process_next_site(const struct process *p, size_t *iter)
 	return p->other.is_other ? (struct site *)&p->other : NULL;
 }
 
-struct site *process_top_site(const struct process *p)
+uint64_t site_live_bytes(const struct site *s, uint32_t classes)
+{
+	uint64_t sum = classes & ~(1u << CLASS_FRAMEWORK) ? s->bytes : 0;
+
+	if (classes & (1u << CLASS_FRAMEWORK))
+		(void)sat_add(&sum, s->framework_bytes);
+	return sum;
+}
+
+struct site *process_top_site(const struct process *p, uint32_t classes)
 {
 	struct site *best = NULL, *s;
 	size_t iter = 0;
 
 	while ((s = process_next_site(p, &iter))) {
-		if (s->bytes > 0 && (!best || s->bytes > best->bytes))
+		uint64_t bytes = site_live_bytes(s, classes);
+		bool is_of = classes & (1u << s->class), best_is_of = best && (classes & (1u << best->class));
+
+		if (bytes > 0 && (!best || is_of > best_is_of ||
+				  (is_of == best_is_of && bytes > site_live_bytes(best, classes))))
 			best = s;
 	}
 	return best;
@@ -209,6 +238,8 @@ static int site_compare(const void *a, const void *b)
 
 	if (x->bytes != y->bytes)
 		return x->bytes < y->bytes ? 1 : -1;
+	if (x->framework_bytes != y->framework_bytes)
+		return x->framework_bytes < y->framework_bytes ? 1 : -1;
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
@@ -220,7 +251,7 @@ int process_sort_sites(const struct process *p, struct site ***ret, size_t *ret_
 	if (!list)
 		return -ENOMEM;
 	while ((s = process_next_site(p, &iter))) {
-		if (s->bytes > 0)
+		if (s->bytes > 0 || s->framework_bytes > 0)
 			list[len++] = s;
 	}
 	qsort(list, len, sizeof(*list), site_compare);
@@ -237,15 +268,15 @@ void process_forget_blocks(struct process *p)
 
 	memset(p->live, 0, sizeof(p->live));
 	p->live_bytes = 0;
-	p->live_count = 0;
+	p->live_count = p->framework_live_count = 0;
 	for (size_t i = 0; i < p->devices_len; i++)
 		memset(p->devices[i].live, 0, sizeof(p->devices[i].live));
 	while ((s = process_next_site(p, &iter)))
-		s->bytes = s->blocks = 0;
-	p->none.bytes = p->none.blocks = 0;
+		s->bytes = s->framework_bytes = s->blocks = 0;
+	p->none.bytes = p->none.framework_bytes = p->none.blocks = 0;
 	for (iter = 0; map64_next(&p->stacks, &iter, NULL, &value);) {
 		struct stack_entry *e = value;
 
-		e->bytes = e->blocks = 0;
+		e->bytes = e->framework_bytes = e->blocks = 0;
 	}
 }

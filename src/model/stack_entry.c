@@ -28,6 +28,7 @@ static void entry_drop(struct process *p, struct stack_entry *e)
 	uint64_t exact;
 
 	(void)map64_remove(&p->stacks, e->number);
+	p->all->stacks--;
 	if (e->is_copy)
 		p->copies--;
 	else if (entry_exact(e, &exact) && map64_get(&p->firsts, exact) == e)
@@ -41,7 +42,7 @@ static void entry_drop(struct process *p, struct stack_entry *e)
 
 static bool entry_is_idle(struct process *p, const struct stack_entry *e)
 {
-	if (e->blocks > 0 || e->bytes > 0)
+	if (e->blocks > 0 || e->bytes > 0 || e->framework_bytes > 0)
 		return false;
 	/* A site that is not resolved has no other stack, and goes with it. */
 	return !e->site || e->site->is_resolved || site_release(p, e->site);
@@ -86,11 +87,17 @@ void process_drop_copies(struct process *p, const struct limits *limits)
 	p->copies_kept = p->copies;
 }
 
+static bool process_has_stack_room(const struct process *p, const struct limits *limits)
+{
+	return p->stacks.len < limits->stacks_per_process &&
+	       processes_has_room(limits->sites, p->all->stacks, p->stacks.len);
+}
+
 static bool process_has_room(struct process *p, const struct limits *limits)
 {
 	uint32_t max = limits->stacks_per_process;
 
-	if (p->stacks.len < max)
+	if (process_has_stack_room(p, limits))
 		return true;
 	/* A rebuild may be about to name what has no block at the moment. */
 	if (p->is_rebuilding || p->stacks_overflow < p->stacks_sweep)
@@ -98,7 +105,7 @@ static bool process_has_room(struct process *p, const struct limits *limits)
 	/* A sweep that found little is not tried again at once. */
 	if (process_sweep_stacks(p, max) < MAX(max / 8, 1u))
 		p->stacks_sweep = p->stacks_overflow + max;
-	return p->stacks.len < max;
+	return process_has_stack_room(p, limits);
 }
 
 static int process_new_entry(struct process *p, uint64_t number, const struct limits *limits, struct stack_entry **ret)
@@ -107,6 +114,7 @@ static int process_new_entry(struct process *p, uint64_t number, const struct li
 
 	if (!process_has_room(p, limits)) {
 		p->stacks_overflow++;
+		p->all->stacks_overflow += p->stacks.len < limits->stacks_per_process;
 		return -ENOSPC;
 	}
 	e = calloc(1, sizeof(*e));
@@ -115,6 +123,7 @@ static int process_new_entry(struct process *p, uint64_t number, const struct li
 		return -ENOMEM;
 	}
 	e->number = number;
+	p->all->stacks++;
 	*ret = e;
 	return 0;
 }

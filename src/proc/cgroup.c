@@ -1,102 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "proc/procfs.h"
 
-#include <string.h>
+#include "proc/cgroup_container.h"
+#include "proc/span.h"
 
-#include "base/cleanup.h"
-
-#define CONTAINER_ID_LEN 64
 #define UNIT_NAME_MAX 255
+#define SLURM_JOB_DIGITS 10
 #define DELETED " (deleted)"
 
-/* A piece of the text, not terminated. */
-struct span {
-	const char *p;
-	size_t len;
-};
-
-/* The next part of *rest that ends at the separator or the end; false when there is none. Empty parts are skipped. */
-static bool span_next(struct span *rest, char separator, struct span *ret)
+/* A component as the name of a unit: systemd puts a _ before names that the kernel could take for its own. */
+static bool unit_name(struct span c, struct span *ret)
 {
-	const char *end;
-
-	while (rest->len > 0 && *rest->p == separator) {
-		rest->p++;
-		rest->len--;
-	}
-	if (rest->len == 0)
-		return false;
-	end = memchr(rest->p, separator, rest->len);
-	ret->p = rest->p;
-	ret->len = end ? (size_t)(end - rest->p) : rest->len;
-	rest->p += ret->len;
-	rest->len -= ret->len;
-	return true;
-}
-
-static bool span_ends(struct span s, const char *suffix)
-{
-	size_t len = strlen(suffix);
-
-	return s.len >= len && memcmp(s.p + s.len - len, suffix, len) == 0;
-}
-
-static bool span_starts(struct span s, const char *prefix)
-{
-	size_t len = strlen(prefix);
-
-	return s.len >= len && memcmp(s.p, prefix, len) == 0;
-}
-
-static bool span_is(struct span s, const char *text)
-{
-	return s.len == strlen(text) && memcmp(s.p, text, s.len) == 0;
-}
-
-static bool span_contains(struct span s, const char *text)
-{
-	return memmem(s.p, s.len, text, strlen(text)) != NULL;
-}
-
-static struct span span_without(struct span s, const char *suffix)
-{
-	if (span_ends(s, suffix))
-		s.len -= strlen(suffix);
-	return s;
-}
-
-static bool is_hex(struct span s)
-{
-	for (size_t i = 0; i < s.len; i++) {
-		if (!((s.p[i] >= '0' && s.p[i] <= '9') || (s.p[i] >= 'a' && s.p[i] <= 'f')))
-			return false;
-	}
-	return s.len > 0;
-}
-
-static int span_copy(struct span s, char **ret)
-{
-	char *copy;
-
-	if (s.len == 0)
-		return 0;
-	copy = strndup(s.p, s.len);
-	if (!copy)
-		return -ENOMEM;
-	free(*ret);
-	*ret = copy;
-	return 0;
-}
-
-/* The unit a component of the path stands for: systemd puts a _ before names that the kernel could take for its own. */
-static bool unit_from_component(struct span c, struct span *ret)
-{
-	static const char *const suffixes[] = { ".service", ".scope", ".socket", ".mount", ".swap" };
-
-	if (c.len > 0 && c.p[0] == '_') {
-		c.p++;
-		c.len--;
-	}
+	if (c.len > 0 && c.p[0] == '_')
+		c = span_from(c, 1);
 	if (c.len == 0 || c.len > UNIT_NAME_MAX || c.p[0] == '.' || c.p[0] == '@' || span_contains(c, "@."))
 		return false;
 	for (size_t i = 0; i < c.len; i++) {
@@ -106,135 +22,116 @@ static bool unit_from_component(struct span c, struct span *ret)
 		      (b != '\0' && strchr(":-_.\\@", b))))
 			return false;
 	}
+	*ret = c;
+	return true;
+}
+
+static bool unit_from_component(struct span c, struct span *ret)
+{
+	static const char *const suffixes[] = { ".service", ".scope", ".socket", ".mount", ".swap" };
+
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
-		if (span_ends(c, suffixes[i])) {
-			*ret = c;
-			return true;
-		}
+		if (span_ends(c, suffixes[i]))
+			return unit_name(c, ret);
 	}
 	return false;
 }
 
-/* The unit is the first component that is no slice; below a user manager there is a second one, of its own. */
+static bool is_user_manager(struct span unit)
+{
+	return span_starts(unit, "user@") && span_ends(unit, ".service");
+}
+
+/*
+ * The unit is the first component that is no slice; below a user manager there is a second one, of its own. The slice
+ * is the innermost above them: what a service makes below its own group is still that service, whatever it is called.
+ */
 static int cgroup_units(struct span path, struct cgroup_names *n)
 {
-	struct span c, unit, manager = { 0 };
+	struct span c, found, slice = { 0 }, unit = { 0 }, user_unit = { 0 };
 	int r;
 
-	while (span_next(&path, '/', &c)) {
+	while (user_unit.len == 0 && span_next(&path, '/', &c)) {
 		/* Out of a cgroup namespace the path goes up first. */
-		if (span_ends(c, ".slice") || span_is(c, ".."))
+		if (span_is(c, ".."))
 			continue;
-		if (!unit_from_component(c, &unit))
-			return 0;
-		if (manager.len > 0)
-			return span_copy(unit, &n->user_unit);
-		r = span_copy(unit, &n->unit);
-		if (r < 0)
-			return r;
-		if (!span_starts(unit, "user@") || !span_ends(unit, ".service"))
-			return 0;
-		manager = unit;
+		if (span_ends(c, ".slice")) {
+			(void)unit_name(c, &slice);
+			continue;
+		}
+		if (!unit_from_component(c, &found))
+			break;
+		if (unit.len > 0) {
+			user_unit = found;
+			continue;
+		}
+		unit = found;
+		if (!is_user_manager(unit))
+			break;
+	}
+	r = span_copy(unit, &n->unit);
+	if (r == 0)
+		r = span_copy(user_unit, &n->user_unit);
+	if (r == 0)
+		r = span_copy(slice, &n->slice);
+	return r;
+}
+
+/* "batch", "extern", "interactive", a number, or two numbers of a heterogeneous job: "0+1". */
+static bool is_slurm_step(struct span s)
+{
+	const char *plus = memchr(s.p, '+', s.len);
+	size_t len = plus ? (size_t)(plus - s.p) : s.len;
+
+	if (span_is(s, "batch") || span_is(s, "extern") || span_is(s, "interactive"))
+		return true;
+	return s.len <= 2 * SLURM_JOB_DIGITS + 1 && span_is_number((struct span){ s.p, len }) &&
+	       (!plus || span_is_number(span_from(s, len + 1)));
+}
+
+/* job_JOB/step_STEP at the start of the path. */
+static int slurm_job(struct span path, char **ret)
+{
+	struct span job, step;
+
+	if (!span_next(&path, '/', &job) || !span_starts(job, "job_"))
+		return 0;
+	job = span_from(job, strlen("job_"));
+	if (!span_is_number(job) || job.len > SLURM_JOB_DIGITS)
+		return 0;
+	if (!span_next(&path, '/', &step) || !span_starts(step, "step_") ||
+	    !is_slurm_step(span_from(step, strlen("step_"))))
+		return span_copy(job, ret);
+	step = span_from(step, strlen("step_"));
+	if (asprintf(ret, "%.*s.%.*s", (int)job.len, job.p, (int)step.len, step.p) < 0) {
+		*ret = NULL;
+		return -ENOMEM;
 	}
 	return 0;
 }
 
 /*
- * A container's id in one component (or a part between colons, as containerd spells a systemd path when its driver is
- * cgroupfs): the bare id, or behind the runtime's name as in docker-ID.scope, cri-containerd-ID.scope, crio-ID.scope,
- * libpod-ID.scope. The monitor of a container (conmon) runs outside of it.
+ * slurmstepd.scope/job_1/step_0 or NODE_slurmstepd.scope/... (version 2), slurm/uid_1000/job_1/step_0 or slurm_NODE/...
+ * (version 1). The outermost counts, and below a user's own manager nothing does, where everybody makes the groups they
+ * like.
  */
-static bool container_from_component(struct span c, struct span *ret)
+static int cgroup_slurm(struct span path, struct cgroup_names *n)
 {
-	struct span id = span_without(c, ".scope"), prefix;
+	struct span c, uid;
 
-	if (id.len < CONTAINER_ID_LEN)
-		return false;
-	prefix = (struct span){ id.p, id.len - CONTAINER_ID_LEN };
-	id = (struct span){ id.p + prefix.len, CONTAINER_ID_LEN };
-	if (!is_hex(id) || (prefix.len > 0 && !span_ends(prefix, "-")) || span_contains(prefix, "conmon"))
-		return false;
-	*ret = id;
-	return true;
-}
+	while (!n->slurm_job && span_next(&path, '/', &c)) {
+		struct span rest = path;
+		int r = 0;
 
-/* kubepods-burstable-podUID.slice with _ for - in the uid (systemd driver), podUID (cgroupfs driver). */
-static bool pod_from_component(struct span c, struct span *ret)
-{
-	struct span uid = span_without(c, ".slice");
-	size_t start = 0;
-
-	for (size_t i = 0; i + 4 <= uid.len; i++) {
-		if (memcmp(uid.p + i, "-pod", 4) == 0)
-			start = i + 1;
-	}
-	uid.p += start;
-	uid.len -= start;
-	if (!span_starts(uid, "pod"))
-		return false;
-	uid.p += 3;
-	uid.len -= 3;
-	/* A UUID, or the hash that stands for one in a static pod. */
-	if (uid.len != 36 && uid.len != 32)
-		return false;
-	for (size_t i = 0; i < uid.len; i++) {
-		if (uid.p[i] != '-' && uid.p[i] != '_' && !is_hex((struct span){ uid.p + i, 1 }))
-			return false;
-	}
-	*ret = uid;
-	return true;
-}
-
-/* lxc.payload.NAME, lxc.payload/NAME, lxc/NAME; lxc.monitor runs outside. *want_next: the name is the next component. */
-static bool lxc_from_component(struct span c, bool *want_next, struct span *ret)
-{
-	static const char payload[] = "lxc.payload.";
-
-	if (*want_next) {
-		*want_next = false;
-		*ret = c;
-		return true;
-	}
-	if (span_is(c, "lxc") || span_is(c, "lxc.payload")) {
-		*want_next = true;
-		return false;
-	}
-	if (span_starts(c, payload) && c.len > strlen(payload)) {
-		*ret = (struct span){ c.p + strlen(payload), c.len - strlen(payload) };
-		return true;
-	}
-	return false;
-}
-
-/* The innermost container and pod: a node of a cluster may be a container itself. */
-static int cgroup_containers(struct span path, struct cgroup_names *n)
-{
-	struct span c, part, container = { 0 }, pod = { 0 };
-	bool want_next = false, is_kube = false;
-	int r;
-
-	while (span_next(&path, '/', &c)) {
-		is_kube = is_kube || span_contains(c, "kubepods");
-		(void)lxc_from_component(c, &want_next, &container);
-		while (span_next(&c, ':', &part)) {
-			(void)container_from_component(part, &container);
-			if (is_kube)
-				(void)pod_from_component(part, &pod);
-		}
-	}
-	if (!n->container) {
-		r = span_copy(container, &n->container);
+		if (is_user_manager(c))
+			return 0;
+		if (span_is(c, "slurmstepd.scope") || span_ends(c, "_slurmstepd.scope"))
+			r = slurm_job(rest, &n->slurm_job);
+		else if ((span_is(c, "slurm") || span_starts(c, "slurm_")) && span_next(&rest, '/', &uid) &&
+			 span_starts(uid, "uid_") && span_is_number(span_from(uid, strlen("uid_"))))
+			r = slurm_job(rest, &n->slurm_job);
 		if (r < 0)
 			return r;
-	}
-	if (!n->pod) {
-		r = span_copy(pod, &n->pod);
-		if (r < 0)
-			return r;
-		for (char *p = n->pod; p && *p; p++) {
-			if (*p == '_')
-				*p = '-';
-		}
 	}
 	return 0;
 }
@@ -244,7 +141,7 @@ static bool cgroup_line(struct span line, struct span *ret_controllers, struct s
 {
 	const char *first = memchr(line.p, ':', line.len), *second;
 
-	if (!first || !is_hex((struct span){ line.p, (size_t)(first - line.p) }))
+	if (!first || !span_is_number((struct span){ line.p, (size_t)(first - line.p) }))
 		return false;
 	first++;
 	second = memchr(first, ':', line.len - (size_t)(first - line.p));
@@ -283,10 +180,18 @@ static bool cgroup_best_path(struct span text, struct span *ret)
 	return ret->len > 0;
 }
 
+/* What is not known yet. */
+static int cgroup_attribution(struct span path, struct cgroup_names *n)
+{
+	int r = cgroup_containers(path, n);
+
+	return r < 0 ? r : cgroup_slurm(path, n);
+}
+
 int cgroup_parse(const char *text, struct cgroup_names *ret)
 {
 	_cleanup_(cgroup_names_done) struct cgroup_names n = { 0 };
-	struct span rest = { text, strlen(text) }, line, controllers, path;
+	struct span rest = span_of(text), line, controllers, path;
 	int r;
 
 	if (!cgroup_best_path(rest, &path))
@@ -297,14 +202,14 @@ int cgroup_parse(const char *text, struct cgroup_names *ret)
 	r = cgroup_units(path, &n);
 	if (r < 0)
 		return r;
-	r = cgroup_containers(path, &n);
+	r = cgroup_attribution(path, &n);
 	if (r < 0)
 		return r;
 	/* In the hybrid layout a runtime may have moved the process in some hierarchies only. */
 	while (span_next(&rest, '\n', &line)) {
 		if (!cgroup_line(line, &controllers, &path))
 			continue;
-		r = cgroup_containers(path, &n);
+		r = cgroup_attribution(path, &n);
 		if (r < 0)
 			return r;
 	}
@@ -319,6 +224,9 @@ void cgroup_names_done(struct cgroup_names *n)
 	free(n->unit);
 	free(n->user_unit);
 	free(n->container);
+	free(n->runtime);
 	free(n->pod);
+	free(n->slice);
+	free(n->slurm_job);
 	*n = (struct cgroup_names){ 0 };
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "proc/procfs.h"
 
-#include <pwd.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "proc/user_name.h"
 
-#define STATUS_MAX 16384
 #define CGROUP_MAX 65536
-#define PASSWD_MAX ((size_t)1 << 20)
+#define THREADS_ASKED_MAX 64
 #define UID_UNKNOWN ((uint32_t)-1)
 
 /* A file that is not there, or not for us, is nothing known; only lack of memory is an error. */
@@ -17,51 +17,44 @@ static int missing_is_fine(int r)
 	return r == -ENOMEM ? r : 0;
 }
 
-static int read_uid(int fd, uint32_t *ret)
+static bool is_dead(const struct proc_stat *st)
 {
-	_cleanup_free_ char *text = NULL;
-	const char *line;
-	unsigned int uid;
-	size_t len;
-	int r;
-
-	r = file_read_head(fd, "status", STATUS_MAX, &text, &len);
-	if (r < 0)
-		return missing_is_fine(r);
-	/* The kernel escapes newlines in the name, so this line is its own. */
-	line = strstr(text, "\nUid:");
-	if (line && sscanf(line, "\nUid: %u", &uid) == 1)
-		*ret = uid;
-	return 0;
+	return st->state == 'Z' || st->state == 'X';
 }
 
-static int user_name(uint32_t uid, char **ret)
+static int read_status(int fd, struct identity *id)
 {
-	_cleanup_free_ char *name = NULL;
+	struct proc_status st;
+	int r;
 
-	for (size_t size = 1024; size <= PASSWD_MAX; size *= 4) {
-		_cleanup_free_ char *buf = malloc(size);
-		struct passwd pw, *found = NULL;
-		int e;
+	r = proc_status_read_at(fd, &st);
+	if (r < 0)
+		return missing_is_fine(r);
+	id->uid = st.uid;
+	if (st.ns_count > 1 && st.inner_pid != id->pid)
+		id->inner_pid = st.inner_pid;
+	return id->uid == UID_UNKNOWN ? 0 : user_name_get(id->uid, &id->user);
+}
 
-		if (!buf)
-			return -ENOMEM;
-		e = getpwuid_r(uid, &pw, buf, size, &found);
-		if (e == ERANGE)
-			continue;
-		if (e == 0 && found && found->pw_name && found->pw_name[0]) {
-			name = strdup(found->pw_name);
-			if (!name)
-				return -ENOMEM;
-		}
-		break;
-	}
-	if (!name && asprintf(&name, "%u", uid) < 0) {
-		name = NULL;
-		return -ENOMEM;
-	}
-	*ret = TAKE_PTR(name);
-	return 0;
+/*
+ * The name of the parent, unless it is gone and its pid another process's by now: a parent is not younger than its
+ * child, and neither is the one to whom orphans go.
+ */
+static int read_parent(const char *proc_root, struct identity *id)
+{
+	struct proc_stat st;
+	int r;
+
+	/* 0: outside of our PID namespace. */
+	if (id->ppid == 0)
+		return 0;
+	r = proc_stat_read(proc_root, id->ppid, &st);
+	if (r < 0)
+		return missing_is_fine(r);
+	if (st.start_ticks > id->start_ticks)
+		return 0;
+	id->parent = strdup(st.comm);
+	return id->parent ? 0 : -ENOMEM;
 }
 
 /* Arguments end in a NUL each; a process that wrote over them may have left any number of those. */
@@ -103,31 +96,67 @@ static int read_cgroup(int fd, struct identity *id)
 	id->cgroup = TAKE_PTR(names.path);
 	id->unit = TAKE_PTR(names.unit);
 	id->user_unit = TAKE_PTR(names.user_unit);
+	id->slice = TAKE_PTR(names.slice);
 	id->container = TAKE_PTR(names.container);
+	id->runtime = TAKE_PTR(names.runtime);
 	id->pod = TAKE_PTR(names.pod);
+	id->slurm_job = TAKE_PTR(names.slurm_job);
 	return 0;
 }
 
-/* All that /proc has besides stat. */
-static int identity_fill(int fd, struct identity *id)
+/*
+ * The folder of a thread that lives when the first one has ended: that one has no program, no arguments and, in the old
+ * hierarchies, no cgroup any more. -ESRCH when there is none.
+ */
+static int open_living_thread(int fd, uint32_t pid)
+{
+	_cleanup_closedir_ DIR *dir = NULL;
+	int tasks;
+
+	tasks = openat(fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = tasks < 0 ? NULL : fdopendir(tasks);
+	if (!dir) {
+		if (tasks >= 0)
+			(void)close(tasks);
+		return -ESRCH;
+	}
+	for (int i = 0; i < THREADS_ASKED_MAX; i++) {
+		const struct dirent *e = readdir(dir);
+		_cleanup_close_ int thread = -1;
+		struct proc_stat st;
+
+		if (!e)
+			break;
+		if (e->d_name[0] == '.')
+			continue;
+		thread = openat(dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (thread >= 0 && proc_stat_read_at(thread, &st) == 0 && st.pid != pid && !is_dead(&st))
+			return TAKE_FD(thread);
+	}
+	return -ESRCH;
+}
+
+/* What threads share. */
+static int read_image(int fd, struct identity *id)
 {
 	int r;
 
 	r = missing_is_fine(file_readlink(fd, "exe", &id->exe));
-	if (r < 0)
-		return r;
-	r = read_cmdline(fd, &id->cmdline);
-	if (r < 0)
-		return r;
-	r = read_uid(fd, &id->uid);
-	if (r < 0)
-		return r;
-	if (id->uid != UID_UNKNOWN) {
-		r = user_name(id->uid, &id->user);
-		if (r < 0)
-			return r;
-	}
-	return read_cgroup(fd, id);
+	if (r == 0)
+		r = read_cmdline(fd, &id->cmdline);
+	return r < 0 ? r : read_cgroup(fd, id);
+}
+
+/* All that /proc has besides stat. */
+static int identity_fill(const char *proc_root, int fd, bool is_leader_dead, struct identity *id)
+{
+	_cleanup_close_ int thread = is_leader_dead ? open_living_thread(fd, id->pid) : -1;
+	int r;
+
+	r = read_image(thread >= 0 ? thread : fd, id);
+	if (r == 0)
+		r = read_status(fd, id);
+	return r < 0 ? r : read_parent(proc_root, id);
 }
 
 int identity_read(const char *proc_root, uint32_t pid, uint64_t start_ns, const char *comm, struct identity **ret)
@@ -158,7 +187,7 @@ int identity_read(const char *proc_root, uint32_t pid, uint64_t start_ns, const 
 		if (start_ns == 0)
 			id->start_ns = ticks_to_ns(st.start_ticks);
 		comm = st.comm;
-		r = identity_fill(fd, id);
+		r = identity_fill(proc_root, fd, is_dead(&st), id);
 		if (r < 0)
 			return r;
 	} else {
@@ -171,4 +200,26 @@ int identity_read(const char *proc_root, uint32_t pid, uint64_t start_ns, const 
 	}
 	*ret = TAKE_PTR(id);
 	return r;
+}
+
+int identity_rename(const struct identity *id, struct identity **ret)
+{
+	_cleanup_(identity_unrefp) struct identity *copy = NULL;
+	_cleanup_free_ char *user = NULL;
+	int r;
+
+	*ret = NULL;
+	/* A name that is there stays, whatever becomes of it: the records of one process shall not differ. */
+	if (id->uid == UID_UNKNOWN || !id->user || id->user[strspn(id->user, "0123456789")] != '\0')
+		return 0;
+	r = user_name_get(id->uid, &user);
+	if (r < 0 || strcmp(user, id->user) == 0)
+		return r;
+	copy = identity_copy(id);
+	if (!copy)
+		return -ENOMEM;
+	free(copy->user);
+	copy->user = TAKE_PTR(user);
+	*ret = TAKE_PTR(copy);
+	return 0;
 }

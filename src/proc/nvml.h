@@ -1,25 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The driver's own figures, through libnvidia-ml.so.1 opened at run time. Its calls may hang with the driver: never call
- * from the tracing thread; nvml_watch runs them in a thread of its own.
+ * The driver's own figures, through libnvidia-ml.so.1 opened at run time; the watch adds those of other drivers
+ * (drm.h). The calls may hang with the driver: never call from the tracing thread; nvml_watch runs them in a thread of
+ * its own.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/cleanup.h"
 
 struct gpu_device {
-	char uuid[96];	/* "GPU-..." */
+	char uuid[96];	/* "GPU-...", "MIG-..."; of a DRM device without a unique id "PCI-0000:03:00.0" */
 	char name[96];
-	int index;
+	char pci[16];	/* "0000:03:00.0", "" = not known */
+	char driver[16]; /* "nvidia", "amdgpu", "i915", "xe", "nouveau" */
+	int index;	/* of a MIG instance: that of its card; -1 = the driver has none */
+	int parent;	/* of a MIG instance: place of its card in gpu_snapshot.devices; else -1 */
 	uint64_t total_bytes, used_bytes; /* UINT64_MAX when the driver did not say */
 };
 
+enum gpu_process_kind { /* bits: in which of the driver's lists it is; none = the driver does not tell them apart */
+	GPU_PROCESS_COMPUTE = 1,
+	GPU_PROCESS_GRAPHICS = 2,
+	GPU_PROCESS_MPS = 4, /* a client of the MPS server */
+};
+
+/* One a process and device. */
 struct gpu_process {
-	uint32_t pid;
-	int index;	     /* of the device */
+	uint32_t pid;	     /* as the driver gives it: NVML's are of the driver's own PID namespace, the host's */
+	uint32_t device;     /* place in gpu_snapshot.devices */
+	uint32_t kinds;	     /* enum gpu_process_kind */
 	uint64_t used_bytes; /* UINT64_MAX when the driver did not say */
 };
 
@@ -28,28 +41,38 @@ struct gpu_snapshot {
 	size_t device_count;
 	struct gpu_process *processes;
 	size_t process_count;
+	bool is_complete; /* every device told of its processes */
+	size_t left_out_count; /* entries that made no sense, or beyond a limit */
 };
 
 struct nvml;
 
-/* library: NULL = libnvidia-ml.so.1. 0; -ENOENT when the library is not there; -EIO when it refuses, with *ret_reason a
- * static or library-owned text. */
+/* library: NULL = libnvidia-ml.so.1. 0; -ENOENT when the library is not there; -ENODEV when its driver is not loaded;
+ * -EIO when it refuses otherwise; -ENOMEM. *reterr_reason is a static or library-owned text. */
 int nvml_open(const char *library, struct nvml **ret, const char **reterr_reason);
 void nvml_close(struct nvml *n);
 DEFINE_CLEANUP(struct nvml, nvml_close)
+/*
+ * Instances of a card in MIG mode are devices of their own; the card then has no processes. A card that does not answer
+ * costs is_complete, not the others' figures. 0, -EIO when there are cards and none answers, -ENOMEM.
+ */
 int nvml_read(struct nvml *n, struct gpu_snapshot *ret);
 void gpu_snapshot_done(struct gpu_snapshot *s);
 
 /*
- * Reads every interval_ns in its own thread. fd becomes readable when a new snapshot is there; one without devices takes
- * the older ones back, as the driver stopped answering. Without library or driver the thread tries again once a minute.
+ * Reads NVML and DRM every interval_ns in its own thread, into one snapshot. fd becomes readable when a new snapshot is
+ * there; one without devices takes the older ones back, as the drivers stopped answering. A library or driver that is
+ * not there is tried again once a minute.
  */
 struct nvml_watch;
 int nvml_watch_new(const char *library, uint64_t interval_ns, struct nvml_watch **ret);
+/* The same with other folders than /proc and /sys. */
+int nvml_watch_new_at(const char *library, const char *proc_root, const char *sys_root, uint64_t interval_ns,
+		      struct nvml_watch **ret);
 int nvml_watch_fd(const struct nvml_watch *w);
 /* The latest snapshot if it is new: true; the caller releases it. Clears the fd. */
 int nvml_watch_take(struct nvml_watch *w, struct gpu_snapshot *ret);
-/* One line for status: "NVML: 1 device" or why not. Static or owned by w. */
+/* One line for status: "NVML: 1 device; DRM: 2 amdgpu devices" or why not; DRM only where it has any. Owned by w. */
 const char *nvml_watch_status(struct nvml_watch *w);
 void nvml_watch_free(struct nvml_watch *w); /* a thread stuck in the driver is abandoned */
 DEFINE_CLEANUP(struct nvml_watch, nvml_watch_free)

@@ -2,15 +2,16 @@
 #include "proc/nvml.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
+#include "proc/drm.h"
+#include "proc/nvml_snapshot.h"
 
 /* Without library or driver: long, as every try may have the driver's helper load modules. */
 #define NVML_RETRY_NS (60 * NSEC_PER_SEC)
@@ -19,7 +20,8 @@
 #define NVML_SLOW_NS (5 * NSEC_PER_SEC)
 /* How long stopping waits for the thread before leaving it behind. */
 #define NVML_STOP_WAIT_NS (200 * NSEC_PER_MSEC)
-#define NVML_STATUS_MAX 160
+#define NVML_STATUS_MAX 240
+#define NVML_DRIVERS_MAX 8
 
 /*
  * What the thread and its owner share, released by whoever goes last: the thread may be stuck in the driver for ever,
@@ -27,17 +29,28 @@
  */
 struct nvml_shared {
 	atomic_uint refs;
-	pthread_mutex_t lock; /* everything below but what never changes; never held during a call into the library */
+	pthread_mutex_t lock; /* everything below but what never changes; never held during a call into a driver */
 	pthread_cond_t wake;
 	bool is_stopping;
-	bool is_done; /* the thread is out of the library for good */
+	bool is_done; /* the thread is out of the drivers for good */
 	bool is_new;
 	struct gpu_snapshot latest;
-	uint64_t call_since_ns; /* 0 = not in the library */
+	uint64_t call_since_ns; /* 0 = not in a driver */
+	const char *asked;	/* which then: static text */
 	char status[NVML_STATUS_MAX];
 	int fd; /* does not change */
 	uint64_t interval_ns;
 	char *library; /* may be NULL */
+	char *proc_root, *sys_root;
+};
+
+/* What the thread alone has. */
+struct nvml_rounds {
+	struct nvml *n;		/* NULL while the library is not open */
+	uint64_t open_at_ns;	/* then: when to try again */
+	bool is_refused;	/* then: there is a library, and maybe a card that does not tell of its processes */
+	char reason[NVML_STATUS_MAX / 2];
+	bool has_told;		/* the last snapshot had devices */
 };
 
 struct nvml_watch {
@@ -57,82 +70,73 @@ static void nvml_shared_unref(struct nvml_shared *s)
 	if (s->fd >= 0)
 		(void)close(s->fd);
 	free(s->library);
+	free(s->proc_root);
+	free(s->sys_root);
 	free(s);
 }
 
-static int nvml_shared_new(const char *library, uint64_t interval_ns, struct nvml_shared **ret)
+static int nvml_shared_new(const char *library, const char *proc_root, const char *sys_root, uint64_t interval_ns,
+			   struct nvml_shared **ret)
 {
 	struct nvml_shared *s = calloc(1, sizeof(*s));
-	pthread_condattr_t attr;
 	int r;
 
 	if (!s)
 		return -ENOMEM;
-	atomic_init(&s->refs, 1);
-	s->fd = -1;
-	s->interval_ns = MAX(interval_ns, NVML_INTERVAL_MIN_NS);
+	r = cond_init(&s->wake);
+	if (r < 0) {
+		free(s);
+		return r;
+	}
 	(void)pthread_mutex_init(&s->lock, NULL);
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&s->wake, &attr);
-	(void)pthread_condattr_destroy(&attr);
+	atomic_init(&s->refs, 1);
+	s->interval_ns = MAX(interval_ns, NVML_INTERVAL_MIN_NS);
 	(void)snprintf(s->status, sizeof(s->status), "NVML: not asked yet");
 
 	s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (s->fd < 0) {
+	if (s->fd < 0)
 		r = -errno;
-		goto fail;
-	}
-	if (library) {
-		s->library = strdup(library);
-		if (!s->library) {
-			r = -ENOMEM;
-			goto fail;
-		}
+	s->proc_root = strdup(proc_root);
+	s->sys_root = strdup(sys_root);
+	s->library = library ? strdup(library) : NULL;
+	if (!s->proc_root || !s->sys_root || (library && !s->library))
+		r = -ENOMEM;
+	if (r < 0) {
+		nvml_shared_unref(s);
+		return r;
 	}
 	*ret = s;
 	return 0;
-fail:
-	nvml_shared_unref(s);
-	return r;
-}
-
-static struct timespec timespec_from_ns(uint64_t ns)
-{
-	return (struct timespec){ .tv_sec = (time_t)(ns / NSEC_PER_SEC), .tv_nsec = (long)(ns % NSEC_PER_SEC) };
 }
 
 /* False when it is time to end. */
 static bool nvml_sleep(struct nvml_shared *s, uint64_t until_ns)
 {
-	struct timespec until = timespec_from_ns(until_ns);
 	bool go_on;
 
 	(void)pthread_mutex_lock(&s->lock);
-	while (!s->is_stopping && pthread_cond_timedwait(&s->wake, &s->lock, &until) != ETIMEDOUT)
+	while (!s->is_stopping && cond_wait_until(&s->wake, &s->lock, until_ns))
 		;
 	go_on = !s->is_stopping;
 	(void)pthread_mutex_unlock(&s->lock);
 	return go_on;
 }
 
-static void nvml_enter_library(struct nvml_shared *s)
+static void nvml_enter(struct nvml_shared *s, const char *asked)
 {
 	(void)pthread_mutex_lock(&s->lock);
 	s->call_since_ns = clock_monotonic_ns();
+	s->asked = asked;
 	(void)pthread_mutex_unlock(&s->lock);
 }
 
-static void _printf_(3, 4) nvml_leave_library(struct nvml_shared *s, struct gpu_snapshot *taken, const char *fmt, ...)
+static void nvml_leave(struct nvml_shared *s, struct gpu_snapshot *taken, const char *status)
 {
 	const uint64_t one = 1;
-	va_list ap;
 
 	(void)pthread_mutex_lock(&s->lock);
 	s->call_since_ns = 0;
-	va_start(ap, fmt);
-	(void)vsnprintf(s->status, sizeof(s->status), fmt, ap);
-	va_end(ap);
+	(void)snprintf(s->status, sizeof(s->status), "%s", status);
 	if (taken) {
 		gpu_snapshot_done(&s->latest);
 		s->latest = *taken;
@@ -143,47 +147,138 @@ static void _printf_(3, 4) nvml_leave_library(struct nvml_shared *s, struct gpu_
 	(void)pthread_mutex_unlock(&s->lock);
 }
 
-/* One round. *n is NULL while the library is not open. Returns when the next one is due, from now. */
-static uint64_t nvml_round(struct nvml_shared *s, struct nvml **n)
+/* Figures of the NVIDIA driver, none when it is not there or does not answer; ok->reason says why. */
+static void nvml_ask(struct nvml_shared *s, struct nvml_rounds *ok, uint64_t now, struct gpu_snapshot *ret)
 {
-	struct gpu_snapshot snapshot = { 0 };
 	const char *reason = "";
 	int r;
 
-	nvml_enter_library(s);
-	if (!*n) {
-		r = nvml_open(s->library, n, &reason);
-		if (r == -ENOENT)
-			nvml_leave_library(s, NULL, "NVML: %s", reason);
-		else if (r < 0)
-			nvml_leave_library(s, NULL, "NVML: driver not usable: %s", reason);
-		if (r < 0)
-			return NVML_RETRY_NS;
+	if (!ok->n) {
+		if (now < ok->open_at_ns)
+			return;
+		r = nvml_open(s->library, &ok->n, &reason);
+		ok->open_at_ns = now + NVML_RETRY_NS;
+		ok->is_refused = r < 0 && r != -ENOENT && r != -ENODEV;
+		if (r < 0) {
+			(void)snprintf(ok->reason, sizeof(ok->reason), "%s%s",
+				       r == -ENOENT ? "" : "driver not usable: ", reason);
+			return;
+		}
 	}
-	r = nvml_read(*n, &snapshot);
+	r = nvml_read(ok->n, ret);
 	if (r < 0) {
-		nvml_close(*n);
-		*n = NULL;
-		/* Old figures must not pass for today's: an empty snapshot takes them back. */
-		nvml_leave_library(s, &snapshot, "NVML: reading the devices failed: %s",
-				   r == -ENOMEM ? "out of memory" : "the driver does not answer");
-		return NVML_RETRY_NS;
+		nvml_close(ok->n);
+		ok->n = NULL;
+		ok->is_refused = true;
+		ok->open_at_ns = now + NVML_RETRY_NS;
+		(void)snprintf(ok->reason, sizeof(ok->reason), "reading the devices failed: %s",
+			       r == -ENOMEM ? "out of memory" : "the driver does not answer");
 	}
-	nvml_leave_library(s, &snapshot, "NVML: %zu device%s", snapshot.device_count,
-			   snapshot.device_count == 1 ? "" : "s");
-	return s->interval_ns;
+}
+
+static void _printf_(2, 3) status_add(char status[NVML_STATUS_MAX], const char *fmt, ...)
+{
+	size_t len = strlen(status);
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(status + len, NVML_STATUS_MAX - len, fmt, ap);
+	va_end(ap);
+}
+
+/* "DRM: 2 amdgpu devices, 1 xe device" */
+static void status_add_drm(char status[NVML_STATUS_MAX], const struct gpu_snapshot *s)
+{
+	const char *names[NVML_DRIVERS_MAX];
+	size_t counts[NVML_DRIVERS_MAX], count = 0;
+
+	for (size_t i = 0; i < s->device_count; i++) {
+		size_t k = 0;
+
+		while (k < count && strcmp(names[k], s->devices[i].driver) != 0)
+			k++;
+		if (k == NVML_DRIVERS_MAX)
+			continue;
+		if (k == count) {
+			names[count] = s->devices[i].driver;
+			counts[count++] = 0;
+		}
+		counts[k]++;
+	}
+	for (size_t k = 0; k < count; k++)
+		status_add(status, "%s%zu %s device%s", k == 0 ? "; DRM: " : ", ", counts[k], names[k],
+			   counts[k] == 1 ? "" : "s");
+}
+
+static size_t card_count(const struct gpu_snapshot *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->device_count; i++)
+		n += s->devices[i].parent < 0;
+	return n;
+}
+
+static void status_add_nvml(char status[NVML_STATUS_MAX], const struct nvml_rounds *ok, const struct gpu_snapshot *s)
+{
+	size_t cards = card_count(s), instances = s->device_count - cards;
+
+	if (!ok->n) {
+		status_add(status, "NVML: %s", ok->reason);
+		return;
+	}
+	status_add(status, "NVML: %zu device%s", cards, cards == 1 ? "" : "s");
+	if (instances > 0)
+		status_add(status, " and %zu MIG instance%s", instances, instances == 1 ? "" : "s");
+}
+
+/* One round. Returns when the next one is due, from its start. */
+static uint64_t nvml_round(struct nvml_shared *s, struct nvml_rounds *ok, uint64_t now)
+{
+	struct gpu_snapshot nvidia = { .is_complete = true }, others = { .is_complete = true };
+	char status[NVML_STATUS_MAX] = "", error[64];
+	bool has_told = ok->has_told;
+	int r;
+
+	nvml_enter(s, "NVML");
+	nvml_ask(s, ok, now, &nvidia);
+	if (!ok->n)
+		nvidia.is_complete = !ok->is_refused;
+	nvml_enter(s, "DRM");
+	r = drm_read(s->proc_root, s->sys_root, &others);
+	status_add_nvml(status, ok, &nvidia);
+	status_add_drm(status, &others);
+	if (r < 0 && r != -ENODEV) {
+		others.is_complete = false;
+		status_add(status, "; DRM: %s", strerror_r(-r, error, sizeof(error)));
+	}
+	if (gpu_snapshot_append(&nvidia, &others) < 0) {
+		gpu_snapshot_done(&others);
+		nvidia.is_complete = false;
+		status_add(status, "; out of memory");
+	}
+	if (nvidia.left_out_count > 0)
+		status_add(status, "; %zu left out", nvidia.left_out_count);
+	ok->has_told = nvidia.device_count > 0;
+	/* Old figures must not pass for today's: an empty snapshot takes them back. */
+	if (ok->n || ok->has_told || has_told)
+		nvml_leave(s, &nvidia, status);
+	else
+		nvml_leave(s, NULL, status);
+	gpu_snapshot_done(&nvidia);
+	return ok->n || ok->has_told ? s->interval_ns : NVML_RETRY_NS;
 }
 
 static void *nvml_thread(void *arg)
 {
 	struct nvml_shared *s = arg;
-	struct nvml *n = NULL;
+	struct nvml_rounds ok = { .n = NULL };
 	uint64_t start_ns;
 
 	do
 		start_ns = clock_monotonic_ns();
-	while (nvml_sleep(s, start_ns + nvml_round(s, &n)));
-	nvml_close(n);
+	while (nvml_sleep(s, start_ns + nvml_round(s, &ok, start_ns)));
+	nvml_close(ok.n);
 	(void)pthread_mutex_lock(&s->lock);
 	s->is_done = true;
 	(void)pthread_cond_broadcast(&s->wake);
@@ -192,33 +287,32 @@ static void *nvml_thread(void *arg)
 	return NULL;
 }
 
-int nvml_watch_new(const char *library, uint64_t interval_ns, struct nvml_watch **ret)
+int nvml_watch_new_at(const char *library, const char *proc_root, const char *sys_root, uint64_t interval_ns,
+		      struct nvml_watch **ret)
 {
 	_cleanup_(nvml_watch_freep) struct nvml_watch *w = NULL;
-	sigset_t all, before;
 	int r;
 
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return -ENOMEM;
-	r = nvml_shared_new(library, interval_ns, &w->shared);
+	r = nvml_shared_new(library, proc_root, sys_root, interval_ns, &w->shared);
 	if (r < 0)
 		return r;
-
-	/* Signals are for the thread that handles them. */
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
 	(void)atomic_fetch_add_explicit(&w->shared->refs, 1, memory_order_relaxed);
-	r = pthread_create(&w->thread, NULL, nvml_thread, w->shared);
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (r != 0) {
+	r = thread_start(&w->thread, "gpuxray-nvml", nvml_thread, w->shared);
+	if (r < 0) {
 		nvml_shared_unref(w->shared);
-		return -r;
+		return r;
 	}
 	w->has_thread = true;
-	(void)pthread_setname_np(w->thread, "gpuxray-nvml");
 	*ret = TAKE_PTR(w);
 	return 0;
+}
+
+int nvml_watch_new(const char *library, uint64_t interval_ns, struct nvml_watch **ret)
+{
+	return nvml_watch_new_at(library, "/proc", "/sys", interval_ns, ret);
 }
 
 int nvml_watch_fd(const struct nvml_watch *w)
@@ -251,7 +345,7 @@ const char *nvml_watch_status(struct nvml_watch *w)
 
 	(void)pthread_mutex_lock(&s->lock);
 	if (s->call_since_ns != 0 && now > s->call_since_ns + NVML_SLOW_NS)
-		(void)snprintf(w->status, sizeof(w->status), "NVML: no answer from the driver for %llu s",
+		(void)snprintf(w->status, sizeof(w->status), "%s: no answer from the driver for %llu s", s->asked,
 			       (unsigned long long)((now - s->call_since_ns) / NSEC_PER_SEC));
 	else
 		memcpy(w->status, s->status, sizeof(w->status));
@@ -259,16 +353,16 @@ const char *nvml_watch_status(struct nvml_watch *w)
 	return w->status;
 }
 
-/* Whether the thread came out of the library within NVML_STOP_WAIT_NS. */
+/* Whether the thread came out of the drivers within NVML_STOP_WAIT_NS. */
 static bool nvml_stop(struct nvml_shared *s)
 {
-	struct timespec until = timespec_from_ns(clock_monotonic_ns() + NVML_STOP_WAIT_NS);
+	uint64_t until_ns = clock_monotonic_ns() + NVML_STOP_WAIT_NS;
 	bool is_done;
 
 	(void)pthread_mutex_lock(&s->lock);
 	s->is_stopping = true;
 	(void)pthread_cond_broadcast(&s->wake);
-	while (!s->is_done && pthread_cond_timedwait(&s->wake, &s->lock, &until) != ETIMEDOUT)
+	while (!s->is_done && cond_wait_until(&s->wake, &s->lock, until_ns))
 		;
 	is_done = s->is_done;
 	(void)pthread_mutex_unlock(&s->lock);

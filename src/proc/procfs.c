@@ -9,6 +9,10 @@
 #include "base/file.h"
 
 #define PROC_STAT_MAX 4096
+/* Room for all the groups a process can be in: they stand before the PIDs. */
+#define PROC_STATUS_MAX ((size_t)1 << 20)
+#define UID_UNKNOWN ((uint32_t)-1)
+#define PID_NAMESPACES_MAX 33 /* the kernel's own limit of nesting, and the first one */
 
 /* The number at *s, at least one digit; moves *s behind it. */
 static int stat_number(const char **s, uint64_t *ret)
@@ -64,6 +68,47 @@ int proc_stat_parse(const char *text, struct proc_stat *ret)
 	st.ppid = (uint32_t)ppid;
 	st.start_ticks = start;
 	*ret = st;
+	return 0;
+}
+
+/* What follows the name of a field at the start of a line. The kernel escapes newlines in the process's own name. */
+static const char *status_field(const char *text, const char *name)
+{
+	const char *line = strstr(text, name);
+
+	return line ? line + strlen(name) : NULL;
+}
+
+void proc_status_parse(const char *text, struct proc_status *ret)
+{
+	const char *uid = status_field(text, "\nUid:\t"), *ns = status_field(text, "\nNSpid:");
+	struct proc_status st = { .uid = UID_UNKNOWN };
+	uint64_t n;
+
+	if (uid && stat_number(&uid, &n) == 0 && n < UID_UNKNOWN)
+		st.uid = (uint32_t)n;
+	while (ns && *ns == '\t') {
+		ns++;
+		if (stat_number(&ns, &n) < 0 || n == 0 || n > INT32_MAX || st.ns_count >= PID_NAMESPACES_MAX) {
+			st.ns_count = st.inner_pid = 0;
+			break;
+		}
+		st.ns_count++;
+		st.inner_pid = (uint32_t)n;
+	}
+	*ret = st;
+}
+
+int proc_status_read_at(int proc_fd, struct proc_status *ret)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t len;
+	int r;
+
+	r = file_read_head(proc_fd, "status", PROC_STATUS_MAX, &text, &len);
+	if (r < 0)
+		return r == -ENOENT ? -ESRCH : r;
+	proc_status_parse(text, ret);
 	return 0;
 }
 

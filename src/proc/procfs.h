@@ -29,10 +29,22 @@ int proc_stat_parse(const char *text, struct proc_stat *ret);
 int proc_stat_read(const char *proc_root, uint32_t pid, struct proc_stat *ret);
 int proc_stat_read_at(int proc_fd, struct proc_stat *ret);
 
+struct proc_status {
+	uint32_t uid;	    /* real uid; (uint32_t)-1 = not told */
+	uint32_t ns_count;  /* PID namespaces in which it has a number, from that of /proc inwards; 0 = not told */
+	uint32_t inner_pid; /* its number in the innermost one; 0 = not told */
+};
+/* Text of /proc/PID/status. */
+void proc_status_parse(const char *text, struct proc_status *ret);
+/* 0, -ESRCH when there is no such process, or -errno. */
+int proc_status_read_at(int proc_fd, struct proc_status *ret);
+
 /* What a cgroup path tells. Strings are the caller's to free; NULL where it does not apply. */
 struct cgroup_names {
 	char *path;	 /* as in identity.cgroup */
-	char *unit, *user_unit, *container, *pod;
+	char *unit, *user_unit, *slice;
+	char *container, *runtime, *pod; /* the innermost ones */
+	char *slurm_job;
 };
 /* Text of /proc/PID/cgroup (v1, v2 and hybrid). 0, -EINVAL, -ENOMEM. */
 int cgroup_parse(const char *text, struct cgroup_names *ret);
@@ -44,11 +56,17 @@ int maps_parse(const char *text, uint32_t pid, uint64_t start_ns, struct address
 int maps_read(const char *proc_root, uint32_t pid, uint64_t start_ns, struct address_space **ret);
 
 /*
- * Captures who the process is: stat, status, exe, cmdline, cgroup, passwd. What cannot be read stays NULL. comm (may be
- * NULL) is used when /proc is gone already. start_ns = 0: take it from stat. 0, -ESRCH (nothing at all was there: *ret
- * is still set, with pid, start and comm), -ENOMEM.
+ * Captures who the process is: stat, status, exe, cmdline, cgroup, its parent, passwd. What cannot be read stays NULL.
+ * Its environment is not asked: a process writes there what it likes, SLURM_JOB_ID for one. comm (may be NULL) is used
+ * when /proc is gone already. start_ns = 0: take it from stat. 0, -ESRCH (nothing at all was there: *ret is still set,
+ * with pid, start and comm), -ENOMEM.
  */
 int identity_read(const char *proc_root, uint32_t pid, uint64_t start_ns, const char *comm, struct identity **ret);
+/*
+ * Of a process that was captured while the name of its user was not known yet (user_name.h): a copy with the name if it
+ * is known now, else NULL. 0 or -ENOMEM.
+ */
+int identity_rename(const struct identity *id, struct identity **ret);
 /* Is the process with this pid still the one that started at start_ticks? */
 bool process_is_same(const char *proc_root, uint32_t pid, uint64_t start_ticks);
 /* Boot-clock nanoseconds -> ticks as in /proc/PID/stat. */

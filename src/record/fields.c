@@ -9,6 +9,7 @@
 #include "record/ids.h"
 #include "record/message.h"
 #include "record/stack_lines.h"
+#include "rule/rule_names.h"
 
 static const char *const message_ids[] = {
 	[REPORT_LIVE_BYTES] = MESSAGE_ID_LIVE_BYTES,
@@ -17,6 +18,9 @@ static const char *const message_ids[] = {
 	[REPORT_ALLOC_FAILURE] = MESSAGE_ID_ALLOC_FAILURE,
 	[REPORT_LEAK] = MESSAGE_ID_LEAK,
 	[REPORT_EXIT] = MESSAGE_ID_EXIT,
+	[REPORT_UNTRACKED_GROWTH] = MESSAGE_ID_UNTRACKED_GROWTH,
+	[REPORT_ORPHAN] = MESSAGE_ID_ORPHAN,
+	[REPORT_COVERAGE] = MESSAGE_ID_COVERAGE,
 	[REPORT_START] = MESSAGE_ID_START,
 	[REPORT_STOP] = MESSAGE_ID_STOP,
 	[REPORT_RELOAD] = MESSAGE_ID_RELOAD,
@@ -240,6 +244,15 @@ static const char *any_unit(const struct identity *id)
 	return id->unit ? id->unit : id->user_unit;
 }
 
+VALUE(slice)
+{
+	const char *s = in->r->id ? in->r->id->slice : NULL;
+
+	if (s)
+		foreign_unit(sb, in->redact, s, max);
+	return s;
+}
+
 VALUE(unit)
 {
 	const char *s = scoped(in->r, SCOPE_UNIT, any_unit(in->r->id));
@@ -272,6 +285,36 @@ VALUE(untracked)
 
 	return r->driver_bytes != ABSENT_U64 && r->live_bytes != ABSENT_U64 && r->driver_bytes >= r->live_bytes &&
 	       add_u64(sb, r->driver_bytes - r->live_bytes);
+}
+
+VALUE(condition)
+{
+	bool is_first = true;
+
+	for (int i = 0; rule_condition_names[i]; i++) {
+		if (!(in->r->condition & (1u << i)))
+			continue;
+		strbuf_addf(sb, "%s%s", is_first ? "" : ",", rule_condition_names[i]);
+		is_first = false;
+	}
+	return !is_first;
+}
+
+VALUE(reason)
+{
+	return add_str(sb, in->r->reason);
+}
+
+VALUE(ppid)
+{
+	return in->r->id && in->r->id->ppid != 0 && add_u64(sb, in->r->id->ppid);
+}
+
+VALUE(inner_pid)
+{
+	const struct identity *id = in->r->id;
+
+	return id && id->inner_pid != 0 && id->inner_pid != id->pid && add_u64(sb, id->inner_pid);
 }
 
 VALUE(function)
@@ -337,11 +380,14 @@ VALUE(duration)
 
 #define INCIDENT                                                                                                       \
 	(EVENT_BIT(REPORT_LIVE_BYTES) | EVENT_BIT(REPORT_SINGLE_ALLOC) | EVENT_BIT(REPORT_ALLOC_RATE) |                \
-	 EVENT_BIT(REPORT_ALLOC_FAILURE) | EVENT_BIT(REPORT_LEAK) | EVENT_BIT(REPORT_EXIT))
+	 EVENT_BIT(REPORT_ALLOC_FAILURE) | EVENT_BIT(REPORT_LEAK) | EVENT_BIT(REPORT_EXIT) |                           \
+	 EVENT_BIT(REPORT_UNTRACKED_GROWTH) | EVENT_BIT(REPORT_ORPHAN))
+/* What is about a process or group. */
+#define SUBJECT (INCIDENT | EVENT_BIT(REPORT_COVERAGE))
 #define DAEMON                                                                                                         \
 	(EVENT_BIT(REPORT_START) | EVENT_BIT(REPORT_STOP) | EVENT_BIT(REPORT_RELOAD) | EVENT_BIT(REPORT_HEALTH) |      \
 	 EVENT_BIT(EVENT_SUPPRESSED))
-#define ALL (INCIDENT | DAEMON)
+#define ALL (SUBJECT | DAEMON)
 #define CALL (EVENT_BIT(REPORT_SINGLE_ALLOC) | EVENT_BIT(REPORT_ALLOC_FAILURE))
 #define LEAK EVENT_BIT(REPORT_LEAK)
 
@@ -358,42 +404,53 @@ static const struct field_desc table[] = {
 	{ "SYSLOG_FACILITY", ALL, facility, 0, 0 },
 	{ "GPUXRAY_EVENT", ALL, event, 0, 0 },
 	{ "GPUXRAY_RULE", INCIDENT, text, R(rule), 256 },
-	{ "GPUXRAY_SEVERITY", INCIDENT, severity, 0, 0 },
+	{ "GPUXRAY_SEVERITY", SUBJECT, severity, 0, 0 },
 	{ "GPUXRAY_STATE", INCIDENT, state, 0, 0 },
 	{ "GPUXRAY_FIRING", INCIDENT, firing, 0, 0 },
 	{ "GPUXRAY_INCIDENT", INCIDENT, incident, 0, 0 },
 	{ "GPUXRAY_SEQ", INCIDENT, seq, 0, 0 },
-	{ "GPUXRAY_SCOPE", INCIDENT, scope, 0, 0 },
+	{ "GPUXRAY_SCOPE", SUBJECT, scope, 0, 0 },
 	{ "GPUXRAY_OTHERS", INCIDENT, others, 0, 0 },
 	{ "GPUXRAY_TIME_USEC", ALL, real_usec, 0, 0 },
-	{ "GPUXRAY_PID", INCIDENT, pid, 0, 0 },
-	{ "GPUXRAY_START_TIME", INCIDENT, start_time, 0, 0 },
+	{ "GPUXRAY_PID", SUBJECT, pid, 0, 0 },
+	{ "GPUXRAY_START_TIME", SUBJECT, start_time, 0, 0 },
 	{ "GPUXRAY_TID", INCIDENT, tid, 0, 0 },
-	{ "GPUXRAY_COMM", INCIDENT, id_text, ID(comm), 256 },
-	{ "GPUXRAY_UID", INCIDENT, uid, 0, 0 },
-	{ "GPUXRAY_USER", INCIDENT, user, 0, 256 },
-	{ "GPUXRAY_UNIT", INCIDENT, unit, 0, 512 },
-	{ "GPUXRAY_CONTAINER", INCIDENT, container, 0, 256 },
-	{ "GPUXRAY_POD", INCIDENT, id_text, ID(pod), 128 },
-	{ "GPUXRAY_DEVICE", INCIDENT, device, 0, 128 },
-	{ "GPUXRAY_DEVICE_INDEX", INCIDENT, device_index, 0, 0 },
-	{ "GPUXRAY_DEVICE_BYTES", INCIDENT, u64, R(device_bytes), 0 },
-	{ "GPUXRAY_DEVICE_USED_BYTES", INCIDENT, u64, R(device_used_bytes), 0 },
+	{ "GPUXRAY_COMM", SUBJECT, id_text, ID(comm), 256 },
+	{ "GPUXRAY_UID", SUBJECT, uid, 0, 0 },
+	{ "GPUXRAY_USER", SUBJECT, user, 0, 256 },
+	{ "GPUXRAY_UNIT", SUBJECT, unit, 0, 512 },
+	{ "GPUXRAY_CONTAINER", SUBJECT, container, 0, 256 },
+	{ "GPUXRAY_POD", SUBJECT, id_text, ID(pod), 128 },
+	{ "GPUXRAY_RUNTIME", SUBJECT, id_text, ID(runtime), 32 },
+	{ "GPUXRAY_SLICE", SUBJECT, slice, 0, 256 },
+	{ "GPUXRAY_SLURM_JOB", SUBJECT, id_text, ID(slurm_job), 64 },
+	{ "GPUXRAY_PPID", SUBJECT, ppid, 0, 0 },
+	{ "GPUXRAY_PARENT", SUBJECT, id_text, ID(parent), 256 },
+	{ "GPUXRAY_NSPID", SUBJECT, inner_pid, 0, 0 },
+	{ "GPUXRAY_DEVICE", SUBJECT, device, 0, 128 },
+	{ "GPUXRAY_DEVICE_INDEX", SUBJECT, device_index, 0, 0 },
+	{ "GPUXRAY_DEVICE_BYTES", SUBJECT, u64, R(device_bytes), 0 },
+	{ "GPUXRAY_DEVICE_USED_BYTES", SUBJECT, u64, R(device_used_bytes), 0 },
 	{ "GPUXRAY_VALUE", INCIDENT, u64, R(value), 0 },
 	{ "GPUXRAY_LIMIT", INCIDENT, u64, R(limit), 0 },
 	{ "GPUXRAY_VALUE_UNIT", INCIDENT, value_unit, 0, 0 },
 	{ "GPUXRAY_BYTES", INCIDENT, u64, R(bytes), 0 },
-	{ "GPUXRAY_LIVE_BYTES", INCIDENT, u64, R(live_bytes), 0 },
+	{ "GPUXRAY_LIVE_BYTES", SUBJECT, u64, R(live_bytes), 0 },
 	{ "GPUXRAY_LIVE_COUNT", INCIDENT, u64, R(live_count), 0 },
 	{ "GPUXRAY_PEAK_BYTES", INCIDENT, u64, R(peak_bytes), 0 },
 	{ "GPUXRAY_HOST_BYTES", INCIDENT, u64, R(host_bytes), 0 },
 	{ "GPUXRAY_MANAGED_BYTES", INCIDENT, u64, R(managed_bytes), 0 },
-	{ "GPUXRAY_DRIVER_BYTES", INCIDENT, u64, R(driver_bytes), 0 },
-	{ "GPUXRAY_UNTRACKED_BYTES", INCIDENT, untracked, 0, 0 },
+	{ "GPUXRAY_FRAMEWORK_BYTES", INCIDENT, u64, R(framework_bytes), 0 },
+	{ "GPUXRAY_IMPORTED_BYTES", INCIDENT, u64, R(imported_bytes), 0 },
+	{ "GPUXRAY_DRIVER_BYTES", SUBJECT, u64, R(driver_bytes), 0 },
+	{ "GPUXRAY_UNTRACKED_BYTES", SUBJECT, untracked, 0, 0 },
+	{ "GPUXRAY_BASELINE_BYTES", SUBJECT, u64, R(baseline_bytes), 0 },
+	{ "GPUXRAY_CONDITION", EVENT_BIT(REPORT_ORPHAN), condition, 0, 0 },
+	{ "GPUXRAY_REASON", EVENT_BIT(REPORT_COVERAGE), reason, 0, 256 },
 	{ "GPUXRAY_GROWTH_BYTES_PER_HOUR", LEAK, u64, R(growth_bytes_per_hour), 0 },
 	{ "GPUXRAY_FULL_IN_SEC", LEAK, u64, R(full_in_sec), 0 },
 	{ "GPUXRAY_LEAKED_BYTES", LEAK, u64, R(leaked_bytes), 0 },
-	{ "GPUXRAY_AGE_SEC", LEAK, u64, R(age_sec), 0 },
+	{ "GPUXRAY_AGE_SEC", LEAK | EVENT_BIT(REPORT_UNTRACKED_GROWTH), u64, R(age_sec), 0 },
 	{ "GPUXRAY_FUNCTION", INCIDENT, function, 0, 128 },
 	{ "GPUXRAY_ERROR", CALL, error, 0, 0 },
 	{ "GPUXRAY_DURATION_SEC", INCIDENT, duration, 0, 0 },
@@ -403,10 +460,10 @@ static const struct field_desc table[] = {
 	{ "GPUXRAY_STACK_ID", INCIDENT, stack_id, 0, 64 },
 	{ "GPUXRAY_STACK_BYTES", INCIDENT, stack_bytes, 0, 0 },
 	{ "GPUXRAY_STACK_INFO", INCIDENT, stack_info, 0, 256 },
-	{ "GPUXRAY_EXE", INCIDENT, id_text, ID(exe), 1536 },
-	{ "GPUXRAY_CGROUP", INCIDENT, cgroup, 0, 1024 },
+	{ "GPUXRAY_EXE", SUBJECT, id_text, ID(exe), 1536 },
+	{ "GPUXRAY_CGROUP", SUBJECT, cgroup, 0, 1024 },
 	{ "DOCUMENTATION", INCIDENT, text, R(runbook), 512 },
-	{ "GPUXRAY_CMDLINE", INCIDENT, cmdline, 0, 0 },
+	{ "GPUXRAY_CMDLINE", SUBJECT, cmdline, 0, 0 },
 	{ "GPUXRAY_STACK", INCIDENT, stack, 0, 0 },
 };
 
@@ -416,7 +473,7 @@ const struct field_desc *fields_table(size_t *ret_len)
 	return table;
 }
 
-const struct field_desc field_object_pid = { "OBJECT_PID", INCIDENT, pid, 0, 0 };
+const struct field_desc field_object_pid = { "OBJECT_PID", SUBJECT, pid, 0, 0 };
 
 /* Sent as they are or not at all: an escaped or redacted name would name nothing. */
 static bool object_unit_name(const struct field_input *in, const char *s, struct strbuf *sb)
@@ -450,6 +507,6 @@ VALUE(object_user_unit)
 }
 
 const struct field_desc field_object_unit[2] = {
-	{ "OBJECT_SYSTEMD_UNIT", INCIDENT, object_unit, 0, 0 },
-	{ "OBJECT_SYSTEMD_USER_UNIT", INCIDENT, object_user_unit, 0, 0 },
+	{ "OBJECT_SYSTEMD_UNIT", SUBJECT, object_unit, 0, 0 },
+	{ "OBJECT_SYSTEMD_USER_UNIT", SUBJECT, object_user_unit, 0, 0 },
 };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "record/driver_error.h"
@@ -172,6 +174,22 @@ static void add_who(struct line *l)
 		break;
 	}
 	add_process(l);
+}
+
+/* When the process started, in local time. Its start is told by a clock that counts from boot. */
+static bool start_text(const struct report *r, char *buf, size_t size)
+{
+	uint64_t since_ns = r->id->start_ns ? r->id->start_ns : r->id->start_ticks * (NSEC_PER_SEC / 100);
+	struct timespec real, boot;
+	struct tm tm;
+	int64_t sec;
+	time_t t;
+
+	if (since_ns == 0 || clock_gettime(CLOCK_REALTIME, &real) < 0 || clock_gettime(CLOCK_BOOTTIME, &boot) < 0)
+		return false;
+	sec = (int64_t)real.tv_sec - (int64_t)boot.tv_sec + (int64_t)(since_ns / NSEC_PER_SEC);
+	t = (time_t)sec;
+	return localtime_r(&t, &tm) && strftime(buf, size, "%Y-%m-%d %H:%M", &tm) > 0;
 }
 
 static bool is_resolved(const struct line *l)
@@ -347,6 +365,92 @@ static void say_exit(struct line *l)
 	add_optional_quantity(l, ", over ", r->limit);
 }
 
+static void say_untracked(struct line *l)
+{
+	const struct report *r = l->r;
+
+	add_who(l);
+	if (is_resolved(l)) {
+		add(l, has_ended(l) ? " has ended" : " no longer grows beyond its allocations");
+		add_was_over(l, true);
+		return;
+	}
+	add(l, r->state == STATE_REPEAT ? ": still" : ":");
+	add_optional_quantity(l, " ", r->value);
+	add(l, " more");
+	add_where(l);
+	add(l, " than its allocations account for");
+	if (r->age_sec != ABSENT_U64)
+		add_optional_duration(l, ", grown in ", ns_from_sec(r->age_sec));
+	if (r->driver_bytes == ABSENT_U64 || r->live_bytes == ABSENT_U64)
+		return;
+	add_optional_bytes(l, " (driver ", r->driver_bytes);
+	add_optional_bytes(l, ", tracked ", r->live_bytes);
+	add(l, ")");
+}
+
+static void add_conditions(struct line *l)
+{
+	static const char *const texts[] = { "its parent is gone", "it is dead but not waited for",
+					     "it is stuck in the kernel", "there is no such process" };
+	bool is_first = true;
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		if (!(l->r->condition & (1u << i)))
+			continue;
+		add(l, is_first ? " and " : ", ");
+		add(l, texts[i]);
+		is_first = false;
+	}
+}
+
+/* Its command was perhaps renamed and its pid is used again one day: file and start say who it is. */
+static void say_orphan(struct line *l)
+{
+	const struct report *r = l->r;
+	char when[32];
+
+	add_who(l);
+	if (r->id && r->id->exe) {
+		add(l, " ");
+		foreign_word(l->sb, l->redact, r->id->exe, l->name_max);
+	}
+	if (r->id && start_text(r, when, sizeof(when)))
+		strbuf_addf(l->sb, " (started %s)", when);
+	if (is_resolved(l)) {
+		add(l, has_ended(l) ? " has ended" : " is no longer an orphan that holds memory");
+		add_where(l);
+		add_optional_duration(l, " after ", r->duration_ns);
+		return;
+	}
+	add(l, again(l));
+	add(l, "holds");
+	if (r->value != ABSENT_U64 && r->value > 0)
+		add_optional_quantity(l, " ", r->value);
+	else
+		add(l, " memory");
+	add_where(l);
+	add_conditions(l);
+}
+
+static void say_coverage(struct line *l)
+{
+	const struct report *r = l->r;
+
+	add_who(l);
+	add(l, " holds");
+	if (r->driver_bytes != ABSENT_U64)
+		add_optional_bytes(l, " ", r->driver_bytes);
+	else
+		add(l, " memory");
+	add_where(l);
+	add(l, " by the driver's count, but no call of it has been seen");
+	if (r->reason) {
+		add(l, ": ");
+		add(l, r->reason);
+	}
+}
+
 /* One for all that were too many to get a record each. */
 static void say_others(struct line *l)
 {
@@ -364,6 +468,9 @@ static void say_others(struct line *l)
 		[REPORT_LIVE_BYTES] = "over the limit",	  [REPORT_SINGLE_ALLOC] = "with a large allocation",
 		[REPORT_ALLOC_RATE] = "over the limit",	  [REPORT_ALLOC_FAILURE] = "with failed allocations",
 		[REPORT_LEAK] = "leaking",		  [REPORT_EXIT] = "ended with memory never freed",
+		[REPORT_UNTRACKED_GROWTH] = "with more than their allocations account for",
+		[REPORT_ORPHAN] = "that hold memory as orphans",
+		[REPORT_COVERAGE] = "of which no call has been seen",
 	};
 	const struct report *r = l->r;
 
@@ -386,6 +493,8 @@ static void say(struct line *l)
 		[REPORT_LIVE_BYTES] = say_live,	      [REPORT_SINGLE_ALLOC] = say_single,
 		[REPORT_ALLOC_RATE] = say_rate,	      [REPORT_ALLOC_FAILURE] = say_failure,
 		[REPORT_LEAK] = say_leak,	      [REPORT_EXIT] = say_exit,
+		[REPORT_UNTRACKED_GROWTH] = say_untracked, [REPORT_ORPHAN] = say_orphan,
+		[REPORT_COVERAGE] = say_coverage,
 	};
 
 	if (l->r->others > 0)

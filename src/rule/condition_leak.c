@@ -28,7 +28,7 @@ static int book_alloc(struct engine *e, struct process *p, const struct change *
 
 	if (!s->watch && !(s->watch = calloc(1, sizeof(*s->watch))))
 		return -ENOMEM;
-	ring = ring_of(s->watch->rings, scale, i, birth_ns, sat_diff(s->bytes, c->site_bytes));
+	ring = ring_of(s->watch->rings, scale, i, birth_ns, sat_diff(site_live_bytes(s, scale->classes), c->site_bytes));
 	if (!ring)
 		return -ENOMEM;
 	leak_ring_add(ring, scale, birth_ns, c->site_bytes);
@@ -78,7 +78,11 @@ void leak_forget(struct engine *e, struct process *p)
 /* Bytes that a site without a ring brings along: of before the rule. */
 static uint64_t unseen_bytes(const struct site *s, const struct leak_scale *scale)
 {
-	return scale->classes & (1u << s->class) ? s->bytes : 0;
+	const uint32_t framework = 1u << CLASS_FRAMEWORK;
+	uint64_t sum = scale->classes & framework ? s->framework_bytes : 0;
+	/* Of the driver's classes a site keeps the sum alone. */
+	(void)sat_add(&sum, scale->classes & ~framework && scale->classes & (1u << s->class) ? s->bytes : 0);
+	return sum;
 }
 
 /* What the other site already had when an incident began is no growth of the two together. */

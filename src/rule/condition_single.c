@@ -31,11 +31,12 @@ static bool is_large(const struct engine *e, const struct slot *slot, const stru
 }
 
 /* A failed free is no failed allocation: it has no bytes but an address. The default classes mean any memory here:
- * pinned or managed memory that cannot be had stops a program as well. */
+ * pinned or managed memory that cannot be had stops a program as well. But a framework's own failure follows on one of
+ * the driver. */
 static bool is_failed_alloc(const struct rule *r, const struct event *ev)
 {
 	return ev->type == EVENT_FAIL && !(ev->bytes == 0 && ev->addr != 0) &&
-	       (r->classes == CLASS_DEVICE_MASK || (r->classes & (1u << ev->class)));
+	       ((r->classes == CLASS_DEVICE_MASK && ev->class != CLASS_FRAMEWORK) || (r->classes & (1u << ev->class)));
 }
 
 static bool is_failing(struct engine *e, struct slot *slot, const struct event *ev, struct finding *f)

@@ -46,6 +46,7 @@ void engine_free(struct engine *e)
 		free(e->states[i]);
 	free(e->states);
 	ruleset_free(e->rules);
+	restored_done(e);
 	free(e);
 }
 
@@ -82,6 +83,7 @@ void engine_end_process(struct engine *e, struct process *p, const struct occasi
 	}
 	condition_exit(e, p, &end);
 	watch_vanish(e, p, &end);
+	restored_end(e, p->pid, p->start_ns, &end);
 	if (p->is_rebuilding)
 		e->rebuilding--;
 	p->is_rebuilding = false;
@@ -107,6 +109,10 @@ int engine_get_process(struct engine *e, uint32_t pid, uint64_t start_ns, const 
 		return 0;
 	}
 	newest = processes_newest(&e->processes, pid);
+	if (newest && engine_adopt_process(newest, start_ns)) {
+		*ret = newest;
+		return 0;
+	}
 	if (newest && newest->start_ns > start_ns)
 		return -ESRCH; /* late news of one that is gone */
 	if (newest)
@@ -183,12 +189,16 @@ int engine_event(struct engine *e, const struct event *ev, uint64_t now_ns, uint
 		p = processes_find(&e->processes, ev->pid, ev->start_ns);
 		if (p)
 			engine_end_process(e, p, &o);
+		else
+			restored_end(e, ev->pid, ev->start_ns, &o);
 		return 0;
 	}
 	r = engine_get_process(e, ev->pid, ev->start_ns, &o, &p);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
 	p->last_ns = MAX(p->last_ns, o.time_ns);
+	if (!p->is_covered)
+		engine_cover(p);
 	if (p->first_ns == 0)
 		p->first_ns = o.time_ns;
 	if (p->watch->is_waiting && o.time_ns >= p->first_ns + WATCH_IDENTITY_NS) {
@@ -222,6 +232,7 @@ static void tick_process(struct engine *e, struct process *p, bool is_leak_due, 
 		w->is_dirty = true;
 	if (w->is_dirty || w->incidents > 0 || w->has_rates) {
 		condition_tick_process(e, p, o);
+		condition_tick_driver(e, p, o);
 		is_group_dirty = true;
 	}
 	if (is_leak_due || w->incidents > 0)
@@ -262,11 +273,18 @@ void engine_tick(struct engine *e, uint64_t now_ns, uint64_t real_usec)
 		tick_process(e, e->processes.list[i], is_leak_due, is_group_dirty, &o);
 	for (size_t i = 0; i < e->states_len; i++)
 		incident_summarize(e, e->states[i], &o);
+	if (e->restored_len)
+		restored_tick(e, &o);
 }
 
 struct process *engine_process(struct engine *e, uint32_t pid, uint64_t start_ns)
 {
 	return processes_find(&e->processes, pid, start_ns);
+}
+
+struct process *engine_newest_process(struct engine *e, uint32_t pid)
+{
+	return processes_newest(&e->processes, pid);
 }
 
 struct process *engine_next_process(struct engine *e, size_t *iter)
@@ -280,6 +298,8 @@ void engine_totals(struct engine *e, struct engine_totals *ret)
 				   .overflow_processes = e->overflow_processes, .overflow_sites = e->overflow_sites,
 				   .overflow_stacks = e->overflow_stacks,
 				   .overflow_incidents = e->overflow_incidents, .suppressed = e->suppressed,
+				   .sites = e->processes.sites, .stacks = e->processes.stacks,
+				   .overflow_all = e->processes.sites_overflow + e->processes.stacks_overflow,
 				   .exact = true };
 
 	for (size_t i = 0; i < e->processes.len; i++) {
@@ -288,6 +308,8 @@ void engine_totals(struct engine *e, struct engine_totals *ret)
 		(void)sat_add(&t.live_bytes, p->live_bytes);
 		(void)sat_add(&t.host_bytes, p->live[CLASS_HOST]);
 		(void)sat_add(&t.managed_bytes, p->live[CLASS_MANAGED]);
+		(void)sat_add(&t.framework_bytes, p->live[CLASS_FRAMEWORK]);
+		t.uncovered += !p->is_covered && process_holds_memory(p);
 		t.overflow_sites += p->sites_overflow;
 		t.overflow_stacks += p->stacks_overflow;
 		t.exact = t.exact && p->exact;

@@ -71,6 +71,48 @@ int engine_set_ordinal(struct engine *e, uint32_t pid, uint64_t start_ns, int or
 int engine_set_device(struct engine *e, const char *uuid_text, int index, const char *name, uint64_t total_bytes,
 		      uint64_t used_bytes);
 
+/*
+ * What the driver says that processes hold: begin, one call a process and device, end. A process that holds memory and is
+ * not in the books is added to them (is_covered false). bytes UINT64_MAX: the driver knows the process and not its bytes.
+ * older: the process started before its calls were probed, so the difference at first sight is its baseline. What an end
+ * finds unmentioned holds 0 from then on; is_complete false (a device did not answer): it is not known instead. uuid may
+ * be NULL. The end judges untracked_growth, and gives the report of a process that has become uncovered long enough.
+ * 0, -ENOSPC, -ENOMEM.
+ */
+void engine_driver_begin(struct engine *e);
+int engine_driver(struct engine *e, uint32_t pid, uint64_t start_ns, const char *uuid, uint64_t bytes, bool older);
+void engine_driver_end(struct engine *e, bool is_complete, uint64_t now_ns, uint64_t real_usec);
+/* Why a process that holds memory shows no call; a static text. */
+void engine_set_coverage(struct engine *e, uint32_t pid, uint64_t start_ns, const char *reason);
+/* What is wrong with a process: enum process_condition bits, 0 = nothing. Judged at the next tick. */
+void engine_set_condition(struct engine *e, uint32_t pid, uint64_t start_ns, uint32_t condition, uint64_t now_ns);
+
+/*
+ * Incidents that outlive the daemon. save is called for each one that was said, with what restore wants back; the memory
+ * is the engine's and only valid during the call. A restored incident waits for its rule and subject: when the condition
+ * is found true again it goes on under its id with the next number, as a repeat; if it is not found true within the
+ * rule's keep_firing_for and at least wait_ns, it is resolved under its id.
+ */
+struct incident_saved {
+	const char *rule;
+	uint64_t meaning; /* of the rule; another meaning does not go on */
+	uint32_t scope;	  /* enum rule_scope */
+	uint32_t pid;	  /* of a process or one of its sites; 0: a group */
+	uint64_t start_ns;
+	uint64_t site;	  /* leaks by stack: the site's key; 0 = none */
+	const char *key;  /* of a group; NULL */
+	uint8_t id[16];
+	uint32_t seq;
+	uint64_t fired_ns, said_ns, peak_value; /* monotonic clock: of the same boot */
+	/* For its end, should rule or subject be gone by then. */
+	uint32_t kind, severity;	/* enum rule_kind, enum severity */
+	uint64_t value, limit;		/* as last found */
+	uint32_t unit;			/* enum value_unit */
+	struct identity *identity;	/* of the process: borrowed by save, restore takes a reference; may be NULL */
+};
+void engine_save_incidents(struct engine *e, void (*save)(const struct incident_saved *s, void *userdata), void *userdata);
+int engine_restore_incident(struct engine *e, const struct incident_saved *s, uint64_t now_ns, uint64_t wait_ns);
+
 /* Events of this process were lost. Its verdicts are inexact and its leak rules wait until a rebuild has been through and
  * one full window has passed. */
 int engine_lost(struct engine *e, uint32_t pid, uint64_t start_ns, uint64_t count, uint64_t now_ns);
@@ -85,13 +127,18 @@ int engine_rebuild_end(struct engine *e, uint32_t pid, uint64_t start_ns, const 
 
 /* For the daemon's edges: NULL when unknown. */
 struct process *engine_process(struct engine *e, uint32_t pid, uint64_t start_ns);
+/* The newest bearer of the pid. */
+struct process *engine_newest_process(struct engine *e, uint32_t pid);
 /* Walks the processes; start with *iter = 0. */
 struct process *engine_next_process(struct engine *e, size_t *iter);
 
 struct engine_totals {
-	uint64_t processes, live_bytes, host_bytes, managed_bytes, events, lost_events;
+	uint64_t processes, live_bytes, host_bytes, managed_bytes, framework_bytes, events, lost_events;
+	uint64_t uncovered; /* processes that hold memory and show no call */
 	uint64_t firing, pending;
 	uint64_t overflow_processes, overflow_sites, overflow_stacks, overflow_incidents;
+	uint64_t sites, stacks; /* of all processes */
+	uint64_t overflow_all;	/* sites and stacks over the limit of all processes together: in those above too */
 	uint64_t suppressed; /* records held back by budgets */
 	bool exact;
 };

@@ -246,15 +246,19 @@ int engine_rebuild_end(struct engine *e, uint32_t pid, uint64_t start_ns, const 
 	p->unknown_free_count = b->unknown_free_count;
 	p->untracked_count = b->untracked_count;
 	p->untracked_bytes = b->untracked_bytes;
+	p->framework_alloc_count = b->framework_alloc_count;
+	p->framework_free_count = b->framework_free_count;
 	for (size_t c = 0; c < CLASS_MAX; c++)
 		p->allocated[c] = MAX(p->allocated[c], p->live[c]);
 	p->peak_bytes = MAX(p->peak_bytes, MAX(b->peak_bytes, p->live_bytes));
-	p->exact = !w->needs_rebuild;
-	w->needs_rebuild = false;
-	if (p->exact) {
+	p->missed_count = b->missed_count;
+	/* What was never seen, or has no entry in the kernel's table, no rebuild can bring back. */
+	p->exact = !w->needs_rebuild && !b->missed_count && !b->untracked_count;
+	if (!w->needs_rebuild) {
 		w->is_lost = false;
 		w->exact_since_ns = MAX(watch_leak_time(e, now_ns), UINT64_C(1));
 	}
+	w->needs_rebuild = false;
 	w->is_dirty = true;
 	for (size_t i = 0; i < w->members_len; i++)
 		condition_group(e, w->members[i].g, &o);

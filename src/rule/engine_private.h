@@ -12,6 +12,11 @@ struct occasion engine_now(const struct engine *e);
 /* Finds or creates. 0, -ESRCH (an older incarnation than the one known), -ENOSPC (counted), -ENOMEM. */
 int engine_get_process(struct engine *e, uint32_t pid, uint64_t start_ns, const struct occasion *o,
 		       struct process **ret);
+/* One that only the driver has named so far: its start is known to the tick. True if it is the one that started then, as
+ * it is called from now on. */
+bool engine_adopt_process(struct process *p, uint64_t start_ns);
+/* Its first event. */
+void engine_cover(struct process *p);
 /* Says what is to say of its end and forgets it. */
 void engine_end_process(struct engine *e, struct process *p, const struct occasion *o);
 /* Removes a device that nobody uses or knows, and its groups. */

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "model/saturate.h"
 #include "rule/engine_private.h"
+#include "rule/rule_names.h"
 
 static const char *incident_state_name(enum incident_state s)
 {
@@ -49,22 +50,114 @@ static void json_index(struct strbuf *sb, int index)
 	json_known(sb, "index", index < 0 ? UINT64_MAX : (uint64_t)index);
 }
 
-static void json_process(struct strbuf *sb, const struct process *p)
+static void json_optional(struct strbuf *sb, const char *key, const char *value)
+{
+	if (value)
+		json_str(sb, key, value);
+}
+
+static void json_identity(struct strbuf *sb, const struct process *p)
 {
 	const struct identity *id = p->id;
 
-	json_open(sb);
 	json_u64(sb, "pid", p->pid);
 	json_u64(sb, "start_time", id ? id->start_ticks : p->start_ns / 10000000);
 	json_str(sb, "comm", id ? id->comm : NULL);
 	json_str(sb, "exe", id ? id->exe : NULL);
 	json_str(sb, "user", id ? id->user : NULL);
 	json_str(sb, "unit", unit_of(id));
-	json_bool(sb, "covered", true);
+	if (!id)
+		return;
+	if (id->ppid)
+		json_u64(sb, "ppid", id->ppid);
+	json_optional(sb, "parent", id->parent);
+	json_optional(sb, "slice", id->slice);
+	json_optional(sb, "slurm_job", id->slurm_job);
+	json_optional(sb, "pod", id->pod);
+	json_optional(sb, "container", id->container);
+	json_optional(sb, "runtime", id->runtime);
+	if (id->inner_pid && id->inner_pid != p->pid)
+		json_u64(sb, "inner_pid", id->inner_pid);
+}
+
+/* UINT64_MAX where it is not known; none where the driver says less than our count. */
+static uint64_t untracked_of(const struct process *p)
+{
+	return p->driver_bytes == UINT64_MAX ? UINT64_MAX : sat_diff(p->driver_bytes, p->live_bytes);
+}
+
+static void json_driver(struct strbuf *sb, const struct process *p)
+{
+	bool is_condition = false;
+
+	json_known(sb, "driver_bytes", p->driver_bytes);
+	json_known(sb, "untracked_bytes", untracked_of(p));
+	json_known(sb, "baseline_bytes", p->baseline_bytes);
+	json_key(sb, "conditions");
+	strbuf_addc(sb, '[');
+	for (int i = 0; rule_condition_names[i]; i++) {
+		if (!(p->condition & (1u << i)))
+			continue;
+		strbuf_addf(sb, "%s\"%s\"", is_condition ? "," : "", rule_condition_names[i]);
+		is_condition = true;
+	}
+	strbuf_addc(sb, ']');
+}
+
+/* The driver had named it, and no longer does. */
+static bool is_past(const struct process_device *pd)
+{
+	return pd->ordinal == PROCESS_DEVICE_DRIVER && pd->driver_bytes == 0;
+}
+
+/* A device once, though the process may have memory on it by its ordinal, by none, and by the driver's word. */
+static void json_process_device(struct strbuf *sb, const struct process *p, size_t first)
+{
+	const struct process_device *pd = &p->devices[first];
+	uint64_t live = 0, driver = UINT64_MAX;
+	int ordinal = -1;
+
+	for (size_t i = 0; i < first; i++)
+		if (pd->device && p->devices[i].device == pd->device && !is_past(&p->devices[i]))
+			return;
+	if (is_past(pd))
+		return;
+	for (size_t i = first; i < p->devices_len; i++) {
+		const struct process_device *same = &p->devices[i];
+
+		if (i != first && (!pd->device || same->device != pd->device))
+			continue;
+		(void)sat_add(&live, sat_sum(same->live, CLASS_DEVICE_MASK));
+		if (same->driver_bytes != UINT64_MAX)
+			driver = driver == UINT64_MAX ? same->driver_bytes : MAX(driver, same->driver_bytes);
+		ordinal = MAX(ordinal, same->ordinal);
+	}
+	json_open(sb);
+	json_known(sb, "ordinal", ordinal < 0 ? UINT64_MAX : (uint64_t)ordinal);
+	json_str(sb, "uuid", pd->device ? pd->device->uuid : NULL);
+	json_index(sb, pd->device ? pd->device->index : -1);
+	json_u64(sb, "live_bytes", live);
+	json_known(sb, "driver_bytes", driver);
+	strbuf_addc(sb, '}');
+}
+
+static void json_process(struct strbuf *sb, const struct process *p)
+{
+	json_open(sb);
+	json_identity(sb, p);
+	json_bool(sb, "covered", p->is_covered);
+	if (!p->is_covered)
+		json_str(sb, "uncovered_reason", p->uncovered_reason);
 	json_bool(sb, "exact", p->exact);
 	json_u64(sb, "live_bytes", p->live_bytes);
 	json_u64(sb, "host_bytes", p->live[CLASS_HOST]);
 	json_u64(sb, "managed_bytes", p->live[CLASS_MANAGED]);
+	json_u64(sb, "array_bytes", p->live[CLASS_ARRAY]);
+	json_u64(sb, "physical_bytes", p->live[CLASS_PHYSICAL]);
+	json_u64(sb, "async_bytes", p->live[CLASS_ASYNC]);
+	json_u64(sb, "graph_bytes", p->live[CLASS_GRAPH]);
+	json_u64(sb, "imported_bytes", p->live[CLASS_IMPORTED]);
+	json_u64(sb, "framework_bytes", p->live[CLASS_FRAMEWORK]);
 	json_u64(sb, "peak_bytes", p->peak_bytes);
 	json_u64(sb, "live_count", p->live_count);
 	json_u64(sb, "alloc_count", p->alloc_count);
@@ -72,19 +165,15 @@ static void json_process(struct strbuf *sb, const struct process *p)
 	json_u64(sb, "fail_count", p->fail_count);
 	json_u64(sb, "unknown_free_count", p->unknown_free_count);
 	json_u64(sb, "lost_events", p->lost_events);
-	json_known(sb, "driver_bytes", p->driver_bytes);
+	if (p->untracked_count) { /* no room for them in the kernel's table: in none of the figures above */
+		json_u64(sb, "left_out_count", p->untracked_count);
+		json_u64(sb, "left_out_bytes", p->untracked_bytes);
+	}
+	json_driver(sb, p);
 	json_key(sb, "devices");
 	strbuf_addc(sb, '[');
-	for (size_t i = 0; i < p->devices_len; i++) {
-		const struct process_device *pd = &p->devices[i];
-
-		json_open(sb);
-		json_known(sb, "ordinal", pd->ordinal < 0 ? UINT64_MAX : (uint64_t)pd->ordinal);
-		json_str(sb, "uuid", pd->device ? pd->device->uuid : NULL);
-		json_index(sb, pd->device ? pd->device->index : -1);
-		json_u64(sb, "live_bytes", sat_sum(pd->live, CLASS_DEVICE_MASK));
-		strbuf_addc(sb, '}');
-	}
+	for (size_t i = 0; i < p->devices_len; i++)
+		json_process_device(sb, p, i);
 	strbuf_adds(sb, "]}");
 }
 
@@ -174,15 +263,15 @@ void engine_status_json(struct engine *e, struct strbuf *sb, uint64_t now_ns)
 	strbuf_addc(sb, ']');
 }
 
-enum { COLUMNS = 12 };
+enum { COLUMNS = 14 };
 
-static const char *const column_names[COLUMNS] = { "PID", "USER", "UNIT", "GPU", "LIVE", "PEAK",
-						   "HOST", "MANAGED", "ALLOCS", "FREES", "FAILS", "COMM" };
+static const char *const column_names[COLUMNS] = { "PID", "USER", "UNIT", "GPU", "LIVE", "DRIVER", "MORE",
+						   "PEAK", "HOST", "MANAGED", "ALLOCS", "FREES", "FAILS", "COMM" };
 
 /* Numbers stand at the right. */
 static bool is_right(size_t column)
 {
-	return column == 0 || (column >= 4 && column <= 10);
+	return column == 0 || (column >= 4 && column <= 12);
 }
 
 /* Cells of the table one after the other, each with its end: widths are known once all are there. */
@@ -237,6 +326,14 @@ static void cell_bytes(struct table *t, uint64_t bytes)
 	table_cell_end(t);
 }
 
+static void cell_known(struct table *t, uint64_t bytes)
+{
+	if (bytes == UINT64_MAX)
+		cell_text(t, NULL);
+	else
+		cell_bytes(t, bytes);
+}
+
 /* Indexes of the driver where known; else the process's own ordinals, marked as such. */
 static void cell_devices(struct table *t, const struct process *p)
 {
@@ -245,12 +342,16 @@ static void cell_devices(struct table *t, const struct process *p)
 	for (size_t i = 0; i < p->devices_len; i++) {
 		const struct process_device *pd = &p->devices[i];
 
-		if (sat_sum(pd->live, CLASS_DEVICE_MASK) == 0 || pd->ordinal < 0)
+		bool is_named = pd->driver_bytes > 0 && pd->driver_bytes != UINT64_MAX;
+
+		if ((sat_sum(pd->live, CLASS_DEVICE_MASK) == 0 && !is_named) || (pd->ordinal < 0 && !pd->device))
 			continue;
 		if (t->text.len > start)
 			strbuf_addc(&t->text, ',');
 		if (pd->device && pd->device->index >= 0)
 			strbuf_addf(&t->text, "%d", pd->device->index);
+		else if (pd->ordinal < 0)
+			strbuf_addc(&t->text, '?');
 		else
 			strbuf_addf(&t->text, "#%d", pd->ordinal);
 	}
@@ -265,7 +366,10 @@ static void table_add_process(struct table *t, const struct process *p)
 	cell_text(t, p->id ? p->id->user : NULL);
 	cell_text(t, unit_of(p->id));
 	cell_devices(t, p);
-	cell_bytes(t, p->live_bytes);
+	/* Of one that shows no call nothing is counted. */
+	cell_known(t, p->is_covered ? p->live_bytes : UINT64_MAX);
+	cell_known(t, p->driver_bytes);
+	cell_known(t, untracked_of(p));
 	cell_bytes(t, p->peak_bytes);
 	cell_bytes(t, p->live[CLASS_HOST]);
 	cell_bytes(t, p->live[CLASS_MANAGED]);
@@ -332,6 +436,21 @@ static void text_incident(struct strbuf *sb, const struct incident *inc, uint64_
 	strbuf_addf(sb, ", for %s\n", format_duration(buf, sat_diff(now_ns, inc->since_ns)));
 }
 
+static void text_uncovered(const struct engine *e, struct strbuf *sb)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < e->processes.len; i++) {
+		const struct process *p = e->processes.list[i];
+
+		if (p->is_covered || !process_holds_memory(p))
+			continue;
+		strbuf_addf(sb, "%suncovered %" PRIu32 ": %s\n", any ? "" : "\n", p->pid,
+			    p->uncovered_reason ? p->uncovered_reason : "no call of it has been seen");
+		any = true;
+	}
+}
+
 static int by_live_bytes(const void *a, const void *b)
 {
 	const struct process *x = *(struct process *const *)a, *y = *(struct process *const *)b;
@@ -363,6 +482,7 @@ void engine_status_text(struct engine *e, struct strbuf *sb, uint64_t now_ns)
 		return;
 	}
 	table_print(&t, sb);
+	text_uncovered(e, sb);
 	for (size_t i = 0; i < e->states_len; i++) {
 		for (const struct incident *inc = e->states[i]->incidents; inc; inc = inc->next) {
 			strbuf_adds(sb, any ? "" : "\n");

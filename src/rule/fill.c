@@ -46,7 +46,7 @@ static int fill_device(struct report *r, const struct device *dev)
 
 /* has_number: there was a stack, whether it is still known or not; else reason says why not. */
 static void fill_stack(struct report *r, const struct process *p, struct stack *s, bool has_number, uint8_t reason,
-		       const struct site *site)
+		       const struct site *site, uint32_t classes)
 {
 	r->stack = stack_ref(s);
 	if (s)
@@ -58,7 +58,7 @@ static void fill_stack(struct report *r, const struct process *p, struct stack *
 	else
 		r->stack_reason = p->stacks_overflow + p->stacks_dropped > 0 ? STACK_EVICTED : STACK_LOST;
 	if (site)
-		r->stack_bytes = site->bytes;
+		r->stack_bytes = site_live_bytes(site, classes);
 }
 
 /* The site with the most of the growth that was judged. */
@@ -90,7 +90,7 @@ static bool is_of_one_call(const struct rule *r)
 }
 
 /* The very stack of the call, which need not be the one that stands for its site. */
-static void fill_call(struct engine *e, struct report *r, struct process *p, const struct event *ev)
+static void fill_call(struct engine *e, struct report *r, struct process *p, const struct event *ev, uint32_t classes)
 {
 	const struct stack_entry *entry = process_stack_entry(p, ev->stack);
 
@@ -98,16 +98,18 @@ static void fill_call(struct engine *e, struct report *r, struct process *p, con
 	r->error = ev->error;
 	if (e->ops.call_name)
 		r->function = e->ops.call_name(ev->call, e->userdata);
-	fill_stack(r, p, entry ? entry->stack : NULL, ev->stack != 0, ev->stack_reason, entry ? entry->site : NULL);
+	fill_stack(r, p, entry ? entry->stack : NULL, ev->stack != 0, ev->stack_reason, entry ? entry->site : NULL,
+		   classes);
 }
 
-static void fill_site(struct engine *e, struct report *r, const struct process *p, const struct site *site)
+static void fill_site(struct engine *e, struct report *r, const struct process *p, const struct site *site,
+		      uint32_t classes)
 {
 	if (!site)
 		return;
 	if (e->ops.call_name)
 		r->function = e->ops.call_name(site->call, e->userdata);
-	fill_stack(r, p, site->stack, site->is_resolved || site->key != 0, site->stack_reason, site);
+	fill_stack(r, p, site->stack, site->is_resolved || site->key != 0, site->stack_reason, site, classes);
 }
 
 static void fill_leak(struct report *r, const struct finding *f, const struct device *dev)
@@ -140,6 +142,35 @@ static const struct device *report_device(const struct process *p, const struct 
 	return slot >= 0 ? p->devices[slot].device : NULL;
 }
 
+static uint64_t absent_if_none(uint64_t n)
+{
+	return n > 0 ? n : ABSENT_U64;
+}
+
+static void fill_books(struct report *r, const struct process *p, const struct occasion *o)
+{
+	r->process_ended = o->is_end;
+	r->live_bytes = p->live_bytes;
+	r->live_count = p->live_count;
+	r->peak_bytes = p->peak_bytes;
+	r->host_bytes = p->live[CLASS_HOST];
+	r->managed_bytes = p->live[CLASS_MANAGED];
+	r->framework_bytes = absent_if_none(p->live[CLASS_FRAMEWORK]);
+	r->imported_bytes = absent_if_none(p->live[CLASS_IMPORTED]);
+	r->baseline_bytes = absent_if_none(p->baseline_bytes);
+	r->driver_bytes = p->driver_bytes;
+	/* The driver cannot use less than the process holds: then our count is wrong. */
+	r->exact = p->exact && !p->watch->is_overcounted;
+	if (!p->exact)
+		r->lost_events = p->lost_events;
+}
+
+/* None for what no call site has part in: the growth is in no call's books. */
+static bool has_site(const struct rule *r)
+{
+	return r->kind != RULE_UNTRACKED_GROWTH && r->kind != RULE_ORPHAN;
+}
+
 static int fill_process(struct engine *e, struct report *r, const struct rule_state *rs, const struct subject *s,
 			const struct finding *f, const struct occasion *o)
 {
@@ -151,27 +182,21 @@ static int fill_process(struct engine *e, struct report *r, const struct rule_st
 	r->id = p->id ? identity_ref(p->id) : identity_bare(p);
 	if (!r->id)
 		return -ENOMEM;
-	r->process_ended = o->is_end;
 	if (o->ev && !o->is_end)
 		r->tid = o->ev->tid;
-	r->bytes = site ? site->bytes : sat_sum(p->live, rs->rule->classes);
-	r->live_bytes = p->live_bytes;
-	r->live_count = p->live_count;
-	r->peak_bytes = p->peak_bytes;
-	r->host_bytes = p->live[CLASS_HOST];
-	r->managed_bytes = p->live[CLASS_MANAGED];
-	r->driver_bytes = p->driver_bytes;
-	/* The driver cannot use less than the process holds: then our count is wrong. */
-	r->exact = p->exact && p->driver_bytes >= p->live_bytes;
-	if (!p->exact)
-		r->lost_events = p->lost_events;
-
+	r->bytes = site ? site_live_bytes(site, rs->rule->classes) : sat_sum(p->live, rs->rule->classes);
+	fill_books(r, p, o);
+	if (rs->rule->kind == RULE_ORPHAN)
+		r->condition = p->condition & rs->rule->conditions;
+	if (rs->rule->kind == RULE_UNTRACKED_GROWTH && f->age_ns != ABSENT_U64)
+		r->age_sec = f->age_ns / NSEC_PER_SEC;
 	if (is_of_one_call(rs->rule) && o->ev) {
-		fill_call(e, r, p, o->ev);
-	} else {
+		fill_call(e, r, p, o->ev, rs->rule->classes);
+	} else if (has_site(rs->rule)) {
 		if (!site)
-			site = rs->rule->kind == RULE_LEAK ? top_leak_site(e, rs, p, f->group) : process_top_site(p);
-		fill_site(e, r, p, site);
+			site = rs->rule->kind == RULE_LEAK ? top_leak_site(e, rs, p, f->group) :
+							     process_top_site(p, rs->rule->classes);
+		fill_site(e, r, p, site, rs->rule->classes);
 	}
 	if (rs->rule->kind == RULE_LEAK)
 		fill_leak(r, f, dev);
@@ -229,4 +254,23 @@ struct report *fill_report(struct engine *e, const struct rule_state *rs, const 
 	if (q < 0 || ((s->p || s->g) && template_expand(rule->message, r, &r->message) < 0))
 		return NULL;
 	return TAKE_PTR(r);
+}
+
+struct report *fill_coverage(struct process *p, const struct occasion *o)
+{
+	_cleanup_(report_freep) struct report *r = report_new(REPORT_COVERAGE);
+
+	if (!r)
+		return NULL;
+	r->severity = SEVERITY_NOTICE;
+	r->real_usec = o->real_usec;
+	r->scope = SCOPE_PROCESS;
+	r->id = p->id ? identity_ref(p->id) : identity_bare(p);
+	if (!r->id)
+		return NULL;
+	fill_books(r, p, o);
+	r->reason = p->uncovered_reason;
+	/* That no process is there is no reason to ask the journal for it. */
+	r->process_ended = p->condition & CONDITION_NO_PROCESS;
+	return fill_device(r, driver_device(p)) < 0 ? NULL : TAKE_PTR(r);
 }

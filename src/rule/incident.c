@@ -157,6 +157,25 @@ static void incident_fire(struct engine *e, struct incident *inc, const struct f
 	incident_say(e, inc, STATE_FIRING, f, o);
 }
 
+struct incident *incident_continue(struct engine *e, const struct subject *s, struct slot *slot,
+				   const struct incident_saved *saved, const struct finding *f, const struct occasion *o)
+{
+	struct incident *inc = incident_new(e, s, slot, o->time_ns);
+
+	if (!inc)
+		return NULL;
+	inc->rs->pending--;
+	inc->rs->firing++;
+	inc->state = INCIDENT_FIRING;
+	inc->is_said = true;
+	memcpy(inc->id, saved->id, sizeof(inc->id));
+	inc->seq = saved->seq;
+	inc->fired_ns = saved->fired_ns;
+	inc->peak_value = saved->peak_value;
+	incident_say(e, inc, STATE_REPEAT, f, o);
+	return inc;
+}
+
 static void incident_resolve(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
 {
 	if (inc->is_said)
@@ -188,6 +207,8 @@ void incident_update(struct engine *e, const struct subject *s, struct slot *slo
 	struct incident *inc = slot->incident;
 	uint64_t keep_ns = slot->rs->rule->keep_firing_for_ns;
 
+	if (!inc && e->restored_len)
+		inc = restored_claim(e, s, slot, f, o);
 	if (!inc && (!f->is_above || !(inc = incident_new(e, s, slot, o->time_ns))))
 		return;
 	inc->last = *f;

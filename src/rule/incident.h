@@ -80,6 +80,22 @@ void incident_vanish(struct engine *e, struct incident *inc, const struct occasi
 /* A single event: says it at once, with an id of its own. */
 void incident_single(struct engine *e, const struct subject *s, struct rule_state *rs, const struct finding *f,
 		     const struct occasion *o);
+/* One of an earlier daemon goes on: firing, said before, and said again. */
+struct incident *incident_continue(struct engine *e, const struct subject *s, struct slot *slot,
+				   const struct incident_saved *saved, const struct finding *f, const struct occasion *o);
+
+/*
+ * incident_keep.c: the restored ones that wait. The one of this rule and subject that the finding shows to be firing
+ * still is taken and goes on; NULL: none.
+ */
+struct incident *restored_claim(struct engine *e, const struct subject *s, struct slot *slot, const struct finding *f,
+				const struct occasion *o);
+/* Says the end of those whose time is up. */
+void restored_tick(struct engine *e, const struct occasion *o);
+/* ... and of all that are about a process, which ends. */
+void restored_end(struct engine *e, uint32_t pid, uint64_t start_ns, const struct occasion *o);
+void restored_done(struct engine *e);
+
 /* Time has jumped: what was waiting waits anew. */
 void incident_restart(struct incident *inc, uint64_t now_ns);
 /* At the end of a tick: one summary for the incidents beyond the maximum. */

@@ -7,6 +7,8 @@ static const char *const event_names[REPORT_EVENT_MAX] = {
 	[REPORT_LIVE_BYTES] = "live_bytes",	  [REPORT_SINGLE_ALLOC] = "single_alloc",
 	[REPORT_ALLOC_RATE] = "alloc_rate",	  [REPORT_ALLOC_FAILURE] = "alloc_failure",
 	[REPORT_LEAK] = "leak",			  [REPORT_EXIT] = "exit",
+	[REPORT_UNTRACKED_GROWTH] = "untracked_growth", [REPORT_ORPHAN] = "orphan",
+	[REPORT_COVERAGE] = "coverage",
 	[REPORT_START] = "start",		  [REPORT_STOP] = "stop",
 	[REPORT_RELOAD] = "reload",		  [REPORT_HEALTH] = "health",
 };
@@ -14,7 +16,9 @@ static const char *const event_names[REPORT_EVENT_MAX] = {
 _Static_assert((int)REPORT_LIVE_BYTES == (int)RULE_LIVE_BYTES && (int)REPORT_SINGLE_ALLOC == (int)RULE_SINGLE_ALLOC &&
 		       (int)REPORT_ALLOC_RATE == (int)RULE_ALLOC_RATE &&
 		       (int)REPORT_ALLOC_FAILURE == (int)RULE_ALLOC_FAILURE && (int)REPORT_LEAK == (int)RULE_LEAK &&
-		       (int)REPORT_EXIT == (int)RULE_EXIT,
+		       (int)REPORT_EXIT == (int)RULE_EXIT &&
+		       (int)REPORT_UNTRACKED_GROWTH == (int)RULE_UNTRACKED_GROWTH &&
+		       (int)REPORT_ORPHAN == (int)RULE_ORPHAN && (int)RULE_KIND_MAX == (int)REPORT_COVERAGE,
 	       "an incident's event is its rule's kind");
 
 struct report *report_new(enum report_event event)
@@ -28,7 +32,7 @@ struct report *report_new(enum report_event event)
 	r->device_bytes = r->device_used_bytes = ABSENT_U64;
 	r->value = r->limit = r->bytes = ABSENT_U64;
 	r->live_bytes = r->live_count = r->peak_bytes = r->host_bytes = r->managed_bytes = ABSENT_U64;
-	r->driver_bytes = ABSENT_U64;
+	r->driver_bytes = r->framework_bytes = r->imported_bytes = r->baseline_bytes = ABSENT_U64;
 	r->growth_bytes_per_hour = r->full_in_sec = r->leaked_bytes = r->age_sec = ABSENT_U64;
 	r->stack_bytes = r->lost_events = r->duration_ns = ABSENT_U64;
 	r->exact = true;

@@ -14,12 +14,15 @@
 #include "rule/rule.h"
 
 enum report_event { /* GPUXRAY_EVENT */
-	REPORT_LIVE_BYTES, /* the first six as enum rule_kind */
+	REPORT_LIVE_BYTES, /* the first eight as enum rule_kind */
 	REPORT_SINGLE_ALLOC,
 	REPORT_ALLOC_RATE,
 	REPORT_ALLOC_FAILURE,
 	REPORT_LEAK,
 	REPORT_EXIT,
+	REPORT_UNTRACKED_GROWTH,
+	REPORT_ORPHAN,
+	REPORT_COVERAGE, /* a process that holds memory by the driver's count and shows no call; no incident */
 	REPORT_START, /* of the daemon: these carry text and no subject */
 	REPORT_STOP,
 	REPORT_RELOAD,
@@ -67,6 +70,9 @@ struct report {
 	enum value_unit value_unit;
 	uint64_t bytes;		/* ABSENT_U64; see interface: GPUXRAY_BYTES */
 	uint64_t live_bytes, live_count, peak_bytes, host_bytes, managed_bytes, driver_bytes; /* ABSENT_U64 */
+	uint64_t framework_bytes, imported_bytes, baseline_bytes; /* ABSENT_U64, also where there is none */
+	uint32_t condition;	/* orphan: enum process_condition bits */
+	const char *reason;	/* coverage: why it shows no call, a static text; NULL = not known */
 
 	uint64_t growth_bytes_per_hour, full_in_sec, leaked_bytes, age_sec; /* ABSENT_U64 */
 

@@ -18,6 +18,8 @@ enum rule_kind {
 	RULE_ALLOC_FAILURE,
 	RULE_LEAK,
 	RULE_EXIT,
+	RULE_UNTRACKED_GROWTH, /* of what the driver reports beyond what allocation calls show */
+	RULE_ORPHAN,	       /* holds GPU memory, and nobody is there to end it */
 	RULE_KIND_MAX,
 };
 
@@ -88,7 +90,7 @@ struct rule {
 
 	struct limit fire_above, resolve_below;
 	uint64_t for_ns, keep_firing_for_ns, repeat_ns; /* repeat 0 = never */
-	uint64_t window_ns;   /* alloc_rate, alloc_failure */
+	uint64_t window_ns;   /* alloc_rate, alloc_failure, untracked_growth */
 	uint32_t count;	      /* alloc_failure: failures within the window that fire it */
 	uint32_t budget_count; /* records within budget_ns; more are held back and counted */
 	uint64_t budget_ns;
@@ -101,10 +103,11 @@ struct rule {
 	uint64_t min_growth_bytes;
 	uint32_t for_epochs;
 
-	/* exit */
+	/* exit; min_runtime of untracked_growth too, live_above of orphan too */
 	uint64_t live_above_bytes;
 	double never_freed_above; /* share of all allocated bytes */
 	uint64_t min_runtime_ns;
+	uint32_t conditions; /* orphan: enum process_condition bits it looks at */
 
 	struct match_group *match; /* NULL = everything */
 	struct match_group *except; /* any group that matches excludes */

@@ -12,6 +12,8 @@ const char *const rule_kind_names[] = {
 	[RULE_ALLOC_FAILURE] = "alloc_failure",
 	[RULE_LEAK] = "leak",
 	[RULE_EXIT] = "exit",
+	[RULE_UNTRACKED_GROWTH] = "untracked_growth",
+	[RULE_ORPHAN] = "orphan",
 	[RULE_KIND_MAX] = NULL,
 };
 
@@ -34,8 +36,12 @@ static const int severity_priorities[SEVERITY_MAX] = {
 const char *const rule_class_names[] = {
 	[CLASS_DEVICE] = "device", [CLASS_MANAGED] = "managed",	  [CLASS_HOST] = "host",
 	[CLASS_ARRAY] = "array",   [CLASS_PHYSICAL] = "physical", [CLASS_ASYNC] = "async",
-	[CLASS_GRAPH] = "graph",   [CLASS_IMPORTED] = "imported", [CLASS_MAX] = NULL,
+	[CLASS_GRAPH] = "graph",   [CLASS_IMPORTED] = "imported", [CLASS_FRAMEWORK] = "framework",
+	[CLASS_MAX] = NULL,
 };
+
+/* By bit of enum process_condition. */
+const char *const rule_condition_names[] = { "parent_gone", "zombie", "uninterruptible", "no_process", NULL };
 
 const char *const rule_override_names[] = {
 	[OVERRIDE_REPLACE] = "replace",

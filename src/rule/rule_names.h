@@ -11,6 +11,7 @@ extern const char *const rule_kind_names[];
 extern const char *const rule_scope_names[];
 extern const char *const severity_names[];
 extern const char *const rule_class_names[]; /* "device" stands for all classes whose bytes lie on the device */
+extern const char *const rule_condition_names[]; /* by bit of enum process_condition */
 extern const char *const rule_override_names[];
 
 enum rule_override {

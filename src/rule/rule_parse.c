@@ -7,6 +7,7 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "bpf/event.h"
+#include "model/process.h"
 #include "rule/match.h"
 #include "rule/rule_names.h"
 #include "rule/window.h"
@@ -24,7 +25,9 @@
 
 #define BIT(k) (1u << (k))
 #define KINDS_ALL (BIT(RULE_KIND_MAX) - 1)
-#define KINDS_STATE (BIT(RULE_LIVE_BYTES) | BIT(RULE_ALLOC_RATE) | BIT(RULE_LEAK))
+#define KINDS_STATE                                                                                                    \
+	(BIT(RULE_LIVE_BYTES) | BIT(RULE_ALLOC_RATE) | BIT(RULE_LEAK) | BIT(RULE_UNTRACKED_GROWTH) | BIT(RULE_ORPHAN))
+#define KINDS_RESOLVE_BELOW (BIT(RULE_LIVE_BYTES) | BIT(RULE_ALLOC_RATE) | BIT(RULE_UNTRACKED_GROWTH))
 #define KINDS_EVENT (BIT(RULE_SINGLE_ALLOC) | BIT(RULE_ALLOC_FAILURE) | BIT(RULE_EXIT))
 
 static int parse_for(struct rule_builder *b, const config_setting_t *s)
@@ -160,6 +163,33 @@ static int parse_min_runtime(struct rule_builder *b, const config_setting_t *s)
 	return conf_duration(b->errors, s, 0, TIME_MAX_NS, &b->rule->min_runtime_ns);
 }
 
+static int parse_conditions(struct rule_builder *b, const config_setting_t *s)
+{
+	uint32_t mask = 0;
+	size_t len = 0;
+	int r;
+
+	r = conf_strings(b->errors, s, &len);
+	if (r < 0)
+		return r;
+	if (len == 0)
+		return conf_error(b->errors, s, "conditions is empty: leave it out for all of them");
+	for (size_t i = 0; i < len; i++) {
+		const config_setting_t *e;
+		const char *text = conf_strings_get(s, i, &e);
+		int c = rule_name_find(rule_condition_names, text);
+
+		if (c < 0)
+			r = conf_unknown(b->errors, e, "condition", text, rule_condition_names);
+		else
+			mask |= UINT32_C(1) << c;
+	}
+	if (r < 0)
+		return r;
+	b->rule->conditions = mask;
+	return 0;
+}
+
 static int parse_enabled(struct rule_builder *b, const config_setting_t *s)
 {
 	return conf_bool(b->errors, s, &b->is_enabled);
@@ -216,6 +246,9 @@ static int parse_scope(struct rule_builder *b, const config_setting_t *s)
 	if (kind == RULE_EXIT && i != SCOPE_PROCESS)
 		return conf_error(b->errors, s, "scope = \"%s\": an exit is that of a \"process\"",
 				  rule_scope_names[i]);
+	if ((kind == RULE_UNTRACKED_GROWTH || kind == RULE_ORPHAN) && i != SCOPE_PROCESS)
+		return conf_error(b->errors, s, "scope = \"%s\": kind = \"%s\" looks at each \"process\"",
+				  rule_scope_names[i], rule_kind_name(kind));
 	if (kind != RULE_LEAK && i == SCOPE_STACK)
 		return conf_error(b->errors, s, "scope = \"stack\" is for kind = \"leak\" only: use \"process\"");
 	b->rule->scope = (enum rule_scope)i;
@@ -232,13 +265,13 @@ static const struct {
 	[KEY_KIND] = { KINDS_ALL, false, NULL },
 	[KEY_SCOPE] = { KINDS_ALL, false, NULL },
 	[KEY_CLASS] = { KINDS_ALL, false, NULL },
-	[KEY_FIRE_ABOVE] = { BIT(RULE_LIVE_BYTES) | BIT(RULE_ALLOC_RATE) | BIT(RULE_SINGLE_ALLOC), false,
-			     rule_parse_fire_above },
-	[KEY_RESOLVE_BELOW] = { BIT(RULE_LIVE_BYTES) | BIT(RULE_ALLOC_RATE), false, rule_parse_resolve_below },
+	[KEY_FIRE_ABOVE] = { KINDS_RESOLVE_BELOW | BIT(RULE_SINGLE_ALLOC), false, rule_parse_fire_above },
+	[KEY_RESOLVE_BELOW] = { KINDS_RESOLVE_BELOW, false, rule_parse_resolve_below },
 	[KEY_FOR] = { KINDS_STATE, true, parse_for },
 	[KEY_KEEP_FIRING_FOR] = { KINDS_STATE, true, parse_keep_firing_for },
 	[KEY_REPEAT] = { KINDS_STATE, true, parse_repeat },
-	[KEY_WINDOW] = { BIT(RULE_ALLOC_RATE) | BIT(RULE_ALLOC_FAILURE), true, parse_window },
+	[KEY_WINDOW] = { BIT(RULE_ALLOC_RATE) | BIT(RULE_ALLOC_FAILURE) | BIT(RULE_UNTRACKED_GROWTH), true,
+			 parse_window },
 	[KEY_COUNT] = { BIT(RULE_ALLOC_FAILURE), false, parse_count },
 	[KEY_BUDGET] = { KINDS_ALL, true, parse_budget_key },
 	[KEY_MAX_INCIDENTS] = { KINDS_ALL, true, parse_max_incidents },
@@ -249,9 +282,10 @@ static const struct {
 	[KEY_KEEP_RATIO] = { BIT(RULE_LEAK), false, parse_keep_ratio },
 	[KEY_MIN_GROWTH] = { BIT(RULE_LEAK), false, parse_min_growth },
 	[KEY_FOR_EPOCHS] = { BIT(RULE_LEAK), false, parse_for_epochs },
-	[KEY_LIVE_ABOVE] = { BIT(RULE_EXIT), false, parse_live_above },
+	[KEY_LIVE_ABOVE] = { BIT(RULE_EXIT) | BIT(RULE_ORPHAN), false, parse_live_above },
 	[KEY_NEVER_FREED_ABOVE] = { BIT(RULE_EXIT), false, parse_never_freed_above },
-	[KEY_MIN_RUNTIME] = { BIT(RULE_EXIT), false, parse_min_runtime },
+	[KEY_MIN_RUNTIME] = { BIT(RULE_EXIT) | BIT(RULE_UNTRACKED_GROWTH), false, parse_min_runtime },
+	[KEY_CONDITIONS] = { BIT(RULE_ORPHAN), false, parse_conditions },
 	[KEY_MATCH] = { KINDS_ALL, false, rule_parse_match },
 	[KEY_EXCEPT] = { KINDS_ALL, false, rule_parse_except },
 	[KEY_MESSAGE] = { KINDS_ALL, false, rule_parse_message },
@@ -287,6 +321,7 @@ const char *const rule_key_names[] = {
 	[KEY_LIVE_ABOVE] = "live_above",
 	[KEY_NEVER_FREED_ABOVE] = "never_freed_above",
 	[KEY_MIN_RUNTIME] = "min_runtime",
+	[KEY_CONDITIONS] = "conditions",
 	[KEY_MATCH] = "match",
 	[KEY_EXCEPT] = "except",
 	[KEY_MESSAGE] = "message",
@@ -371,7 +406,7 @@ static void rule_set_defaults(struct rule *r)
 {
 	bool is_stack = r->scope == SCOPE_STACK;
 
-	r->severity = r->kind == RULE_EXIT ? SEVERITY_NOTICE : SEVERITY_WARNING;
+	r->severity = r->kind == RULE_EXIT || r->kind == RULE_ORPHAN ? SEVERITY_NOTICE : SEVERITY_WARNING;
 	r->repeat_ns = KINDS_STATE & BIT(r->kind) ? 30 * MINUTE_NS : 0;
 	/* One record for each incident that may be open. */
 	r->budget_count = 100;
@@ -382,6 +417,15 @@ static void rule_set_defaults(struct rule *r)
 	if (r->kind == RULE_ALLOC_FAILURE) {
 		r->window_ns = MINUTE_NS;
 		r->count = 1;
+	}
+	if (r->kind == RULE_UNTRACKED_GROWTH) {
+		r->window_ns = 60 * MINUTE_NS;
+		/* Context, modules and the first kernels are loaded then. */
+		r->min_runtime_ns = MINUTE_NS;
+	}
+	if (r->kind == RULE_ORPHAN) {
+		r->for_ns = MINUTE_NS;
+		r->conditions = CONDITIONS_ALL;
 	}
 	if (r->kind == RULE_LEAK) {
 		r->epoch_ns = is_stack ? MINUTE_NS : 10 * MINUTE_NS;
@@ -411,7 +455,10 @@ static int build_scope(struct rule_builder *b, const struct draft *d)
 	b->rule->scope = SCOPE_PROCESS;
 	if (d->slot[KEY_SCOPE])
 		q = parse_scope(b, d->slot[KEY_SCOPE]);
-	if (d->slot[KEY_CLASS] && q != -ENOMEM)
+	if (d->slot[KEY_CLASS] && (b->rule->kind == RULE_UNTRACKED_GROWTH || b->rule->kind == RULE_ORPHAN))
+		p = conf_error(b->errors, d->slot[KEY_CLASS], "class does not belong to kind = \"%s\": remove it",
+			       rule_kind_name(b->rule->kind));
+	else if (d->slot[KEY_CLASS] && q != -ENOMEM)
 		p = parse_class(b, d->slot[KEY_CLASS]);
 	rule_set_defaults(b->rule);
 	return p < 0 ? p : q;

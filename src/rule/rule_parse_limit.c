@@ -35,6 +35,9 @@ static int check_share(struct rule_builder *b, const config_setting_t *s, const 
 {
 	const struct rule *r = b->rule;
 
+	if (r->kind == RULE_UNTRACKED_GROWTH)
+		return conf_error(b->errors, s, "%s = \"%s\": growth is compared with a size, such as \"4GiB\"",
+				  conf_name(s), text);
 	/* A process has the device it uses; of the others nobody knows which device is meant. */
 	if (r->scope != SCOPE_DEVICE && r->scope != SCOPE_PROCESS)
 		return conf_error(b->errors, s,
@@ -147,7 +150,8 @@ int rule_settle_limits(struct rule_builder *b, const struct draft *d)
 	const config_setting_t *s = d->slot[KEY_RESOLVE_BELOW];
 	struct limit *fire = &b->rule->fire_above, *resolve = &b->rule->resolve_below;
 
-	if (b->rule->kind != RULE_LIVE_BYTES && b->rule->kind != RULE_ALLOC_RATE)
+	if (b->rule->kind != RULE_LIVE_BYTES && b->rule->kind != RULE_ALLOC_RATE &&
+	    b->rule->kind != RULE_UNTRACKED_GROWTH)
 		return 0;
 	if (!s) {
 		*resolve = rule_default_resolve(fire);

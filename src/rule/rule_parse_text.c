@@ -15,7 +15,7 @@
 
 static const char *const template_names[] = {
 	"comm", "pid",	"value", "limit",    "rule",  "user", "unit", "cgroup", "container", "device",
-	"exe",	"live", "peak",	 "function", "error", "host", "uid",  "scope",	NULL,
+	"exe",	"live", "peak",	 "function", "error", "host", "uid",  "scope", "driver", NULL,
 };
 
 /* Clean as it stands, so that it reads the same in a record, a label and a terminal. */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "bpf/event.h"
+#include "model/process.h"
 #include "rule/match.h"
 #include "rule/rule_names.h"
 #include "rule/rule_parse.h"
@@ -181,6 +182,20 @@ static void write_classes(struct strbuf *sb, uint32_t classes)
 	strbuf_adds(sb, " ];\n");
 }
 
+static void write_conditions(struct strbuf *sb, uint32_t conditions)
+{
+	if (conditions == CONDITIONS_ALL)
+		return;
+	strbuf_adds(sb, INDENT "conditions = [");
+	for (int i = 0; rule_condition_names[i]; i++) {
+		if (!(conditions & (UINT32_C(1) << i)))
+			continue;
+		strbuf_adds(sb, conditions & ((UINT32_C(1) << i) - 1) ? ", " : " ");
+		write_string(sb, rule_condition_names[i]);
+	}
+	strbuf_adds(sb, " ];\n");
+}
+
 static void write_group(struct strbuf *sb, const struct match_group *g)
 {
 	strbuf_adds(sb, "{ ");
@@ -216,7 +231,8 @@ static void write_match(struct strbuf *sb, const struct rule *r)
 
 static bool has_duration(const struct rule *r)
 {
-	return r->kind == RULE_LIVE_BYTES || r->kind == RULE_ALLOC_RATE || r->kind == RULE_LEAK;
+	return r->kind == RULE_LIVE_BYTES || r->kind == RULE_ALLOC_RATE || r->kind == RULE_LEAK ||
+	       r->kind == RULE_UNTRACKED_GROWTH || r->kind == RULE_ORPHAN;
 }
 
 void rule_write_meaning(struct strbuf *sb, const struct rule *r)
@@ -232,7 +248,7 @@ void rule_write_meaning(struct strbuf *sb, const struct rule *r)
 		write_time(sb, "for", r->for_ns);
 		write_time(sb, "keep_firing_for", r->keep_firing_for_ns);
 	}
-	if (r->kind == RULE_ALLOC_RATE || r->kind == RULE_ALLOC_FAILURE)
+	if (r->kind == RULE_ALLOC_RATE || r->kind == RULE_ALLOC_FAILURE || r->kind == RULE_UNTRACKED_GROWTH)
 		write_time(sb, "window", r->window_ns);
 	if (r->kind == RULE_ALLOC_FAILURE)
 		write_count(sb, "count", r->count);
@@ -248,6 +264,12 @@ void rule_write_meaning(struct strbuf *sb, const struct rule *r)
 		write_size(sb, "live_above", r->live_above_bytes);
 		write_fraction(sb, "never_freed_above", r->never_freed_above);
 		write_time(sb, "min_runtime", r->min_runtime_ns);
+	}
+	if (r->kind == RULE_UNTRACKED_GROWTH)
+		write_time(sb, "min_runtime", r->min_runtime_ns);
+	if (r->kind == RULE_ORPHAN) {
+		write_size(sb, "live_above", r->live_above_bytes);
+		write_conditions(sb, r->conditions);
 	}
 	write_match(sb, r);
 }

@@ -7,6 +7,7 @@
 #include "rule/conf.h"
 #include "rule/match.h"
 #include "rule/rule_names.h"
+#include "rule/settings_calls.h"
 
 #define SETTINGS_FILE "/etc/gpuxray/gpuxray.conf"
 #define DAY_NS (86400 * NSEC_PER_SEC)
@@ -27,6 +28,7 @@ static const struct {
 } counts[] = {
 	{ LIMIT(processes), 16, 1000000 },
 	{ LIMIT(live_allocations), 1024, 64u << 20 },
+	{ LIMIT(sites), 64, 10000000 },
 	{ LIMIT(sites_per_process), 16, 1000000 },
 	{ LIMIT(stacks_per_process), 16, 1000000 },
 	{ LIMIT(stacks_per_second), 1, 100000 },
@@ -39,8 +41,9 @@ static const struct {
 #undef LIMIT
 
 static const char *const limit_names[] = {
-	"processes", "live_allocations", "sites_per_process", "stacks_per_process", "stacks_per_second", "learned_stacks",
-	"incidents", "queue",		 "ring_bytes",	      "records_per_minute", "libraries",	 NULL,
+	"processes",  "live_allocations",   "sites",	 "sites_per_process", "stacks_per_process", "stacks_per_second",
+	"learned_stacks", "incidents",	    "queue",	 "ring_bytes",	      "records_per_minute", "libraries",
+	NULL,
 };
 _Static_assert(ARRAY_SIZE(limit_names) == ARRAY_SIZE(counts) + 2, "all counts, ring_bytes and the end");
 _Static_assert(sizeof(struct limits) == (ARRAY_SIZE(counts) + 1) * sizeof(uint32_t), "every limit has a key");
@@ -226,13 +229,24 @@ static int read_nvml_interval(struct reader *rd, const config_setting_t *s)
 	return conf_duration(rd->errors, s, NSEC_PER_SEC, DAY_NS, &rd->settings->nvml_interval_ns);
 }
 
+static int read_calls(struct reader *rd, const config_setting_t *s)
+{
+	return settings_calls_read(rd->errors, s, rd->settings);
+}
+
+/* After all others, see settings_read(). */
+static int read_later(struct reader *rd, const config_setting_t *s)
+{
+	return 0;
+}
+
 static const char *const key_names[] = {
-	"limits", "sink", "syslog", "rules", "libraries", "redact", "allocators", "allocators_also", "health_interval",
-	"drain_interval", "nvml_interval", NULL,
+	"limits", "sink", "syslog", "rules", "libraries", "redact", "allocators", "allocators_also", "calls",
+	"trace_frameworks", "health_interval", "drain_interval", "nvml_interval", NULL,
 };
 static int (*const key_readers[])(struct reader *rd, const config_setting_t *s) = {
 	read_limits, read_sink, read_syslog, read_rules, read_libraries, read_redact, read_allocators, read_allocators_also,
-	read_health_interval, read_drain_interval, read_nvml_interval,
+	read_calls, read_later, read_health_interval, read_drain_interval, read_nvml_interval,
 };
 _Static_assert(ARRAY_SIZE(key_names) == ARRAY_SIZE(key_readers) + 1, "a reader for each key");
 
@@ -268,7 +282,7 @@ static int key_error(struct errors *errors, const config_setting_t *s)
 static int settings_read(const struct conf *c, struct errors *errors, struct settings *s)
 {
 	struct reader rd = { .errors = errors, .settings = s };
-	const config_setting_t *root = conf_root(c);
+	const config_setting_t *root = conf_root(c), *frameworks = config_setting_get_member(root, "trace_frameworks");
 	int r = 0;
 
 	for (int i = 0; r != -ENOMEM && i < config_setting_length(root); i++) {
@@ -279,6 +293,11 @@ static int settings_read(const struct conf *c, struct errors *errors, struct set
 			q = key_readers[k](&rd, e);
 		else
 			q = key_error(errors, e);
+		r = q < 0 ? q : r;
+	}
+	if (frameworks && r != -ENOMEM) {
+		int q = settings_frameworks_read(errors, frameworks, s);
+
 		r = q < 0 ? q : r;
 	}
 	return r;
@@ -348,6 +367,7 @@ void settings_done(struct settings *s)
 	strings_free(s->redact, s->redact_len);
 	strings_free(s->allocators, s->allocators_len);
 	strings_free(s->allocators_also, s->allocators_also_len);
+	user_calls_free(s->calls, s->calls_len);
 	free(s->sink);
 	*s = (struct settings){ 0 };
 }

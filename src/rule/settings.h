@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "model/user_call.h"
 
 struct settings {
 	struct limits limits;
@@ -23,6 +24,8 @@ struct settings {
 	size_t allocators_len;
 	char **allocators_also; /* further ones, besides either */
 	size_t allocators_also_len;
+	struct user_call *calls; /* those of trace_frameworks last */
+	size_t calls_len;
 	uint64_t health_interval_ns, drain_interval_ns, nvml_interval_ns;
 };
 

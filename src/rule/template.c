@@ -104,6 +104,8 @@ static bool add_book_name(struct strbuf *sb, const char *name, size_t len, const
 		add_bytes(sb, r->peak_bytes);
 	else if (is(name, len, "host"))
 		add_bytes(sb, r->host_bytes);
+	else if (is(name, len, "driver"))
+		add_bytes(sb, r->driver_bytes);
 	else if (is(name, len, "rule"))
 		add_word(sb, r->rule);
 	else if (is(name, len, "scope"))

@@ -37,6 +37,8 @@ static void rates_clear(struct slot *slots, size_t len)
 	for (size_t i = 0; i < len; i++) {
 		if (slots[i].rs->rule->kind == RULE_ALLOC_RATE && slots[i].rate)
 			rate_window_clear(slots[i].rate);
+		if (slots[i].rs->rule->kind == RULE_UNTRACKED_GROWTH && slots[i].growth)
+			growth_restart(slots[i].growth);
 	}
 }
 
@@ -92,6 +94,8 @@ void slot_done(struct slot *slot)
 		free(slot->rate);
 	else if (slot->rs->rule->kind == RULE_ALLOC_FAILURE)
 		free(slot->count);
+	else if (slot->rs->rule->kind == RULE_UNTRACKED_GROWTH)
+		free(slot->growth);
 	slot->rate = NULL;
 }
 

@@ -44,6 +44,7 @@ struct slot {
 	union {
 		struct rate_window *rate;   /* alloc_rate */
 		struct count_window *count; /* alloc_failure */
+		struct growth *growth;	    /* untracked_growth */
 	};
 	uint64_t devices; /* process: device slots the rule looks at, where it has device keys */
 	uint32_t streak;  /* leak: epochs in a row that grew */
@@ -99,6 +100,13 @@ struct process_watch {
 	bool needs_rebuild; /* a rebuild ran out of memory */
 	bool is_lost;	   /* events were lost and no rebuild has been through */
 	uint32_t incidents; /* of it and its sites */
+	/* What the driver says of it: see engine_driver.c */
+	bool is_named;	   /* in the pass that is under way, or the last one */
+	bool is_older;	   /* than the probes on its library */
+	bool is_uncovered_said;
+	bool is_overcounted; /* twice in a row the driver said less than our count */
+	bool was_less;	     /* ... once */
+	uint64_t named_bytes; /* of the pass under way; UINT64_MAX = the driver did not say */
 	uint64_t exact_since_ns; /* leak clock; 0 = always */
 	uint64_t high, low;
 	uint32_t odd_classes;
@@ -140,7 +148,10 @@ struct engine {
 	uint64_t overflow_processes, overflow_incidents;
 	uint64_t overflow_sites, overflow_stacks; /* of processes that are gone */
 	uint64_t suppressed;
+	bool is_driver_pass; /* between engine_driver_begin and _end */
 	uint64_t no_memory; /* a rule could not be followed for lack of memory */
+	struct restored **restored; /* incidents of an earlier daemon that wait for their subject: incident_keep.c */
+	size_t restored_len;
 };
 
 /* The clock of leak rules stands still during jumps. */
@@ -213,6 +224,16 @@ bool condition_limits(const struct engine *e, const struct rule *r, const struct
 /* Compares what a process holds. */
 void condition_measure(const struct engine *e, const struct process *p, const struct slot *slot, struct finding *ret);
 
+/* condition_driver.c: conditions of which the driver or /proc tell */
+/* A figure of the driver's has come: what of it no allocation call shows. */
+void condition_untracked(struct engine *e, struct process *p, const struct occasion *o);
+/* At a tick: orphans, and what a growth was found to be last. */
+void condition_tick_driver(struct engine *e, struct process *p, const struct occasion *o);
+/* Time has jumped: the figure before it is not to be compared. */
+void growth_restart(struct growth *g);
+/* The device on which the driver counts most for it, or NULL. */
+struct device *driver_device(const struct process *p);
+
 /* condition_leak.c */
 void leak_book(struct engine *e, struct process *p, const struct change *c, uint64_t birth_ns);
 void leak_forget(struct engine *e, struct process *p);
@@ -232,6 +253,9 @@ void bound_arm(struct engine *e, struct process *p, const struct occasion *o);
 struct report *fill_report(struct engine *e, const struct rule_state *rs, const struct subject *s,
 			   const struct incident *inc, const struct finding *f, enum report_state state,
 			   const struct occasion *o);
+
+/* That a process holds memory and shows no call. NULL when out of memory. */
+struct report *fill_coverage(struct process *p, const struct occasion *o);
 
 /* template.c: a rule's message with its names filled in. 0 or -ENOMEM; *ret is NULL when the rule has none. */
 int template_expand(const char *text, const struct report *r, char **ret);

@@ -16,3 +16,8 @@
  * libiberty, before any output that could be cut). Here memory, depth and time are bounded.
  */
 void demangle(struct strbuf *sb, const char *name, size_t max);
+/*
+ * Appends a C++ function's name with the types of its parameters, "a::f(int, char const*) const"; without a return type, and
+ * without a symbol version. False, with nothing appended, when it is none, or longer than max, or out of memory.
+ */
+bool demangle_signature(struct strbuf *sb, const char *name, size_t max);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "base/cleanup.h"
 
@@ -37,3 +38,16 @@ int elf_file_lookup(const struct elf_file *f, struct elf_symbol *query, size_t n
  */
 int elf_file_functions(const struct elf_file *f, const char *const *names, size_t n, uint64_t max_symbols,
 		       uint64_t *ret_offsets);
+#define ELF_DYNSYM 1u
+#define ELF_SYMTAB 2u
+
+/* The name ends before a symbol version's '@'; size is what the file says, 0 = not known. Negative stops the walk, which then returns it. */
+typedef int (*elf_function_fn)(const char *name, uint64_t offset, uint64_t size, void *arg);
+/*
+ * Hands over the functions of these tables that lie in executable segments, with their file offsets, in no order; a function
+ * with several names, or in both tables, comes several times. 0; 1 when only a part was looked at, as the tables are larger
+ * than max_symbols or their names than 256 bytes each; -errno.
+ */
+int elf_file_each_function(const struct elf_file *f, unsigned tables, uint64_t max_symbols, elf_function_fn fn, void *arg);
+/* Bytes of the file as they are: the number read, less than len only at its end, or -errno. */
+ssize_t elf_file_read(const struct elf_file *f, void *buf, size_t len, uint64_t offset);

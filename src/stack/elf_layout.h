@@ -45,5 +45,10 @@ const struct elf_segment *elf_segment_at(const struct elf_file *f, uint64_t vadd
  */
 int elf_table_lookup(const struct elf_file *f, const struct elf_table *t, const struct elf_file *code,
 		     struct elf_symbol *query, size_t n, uint64_t max_symbols);
+typedef void (*elf_symbol_fn)(const Elf64_Sym *sym, uint64_t index, void *arg);
+/* Walks the first max_symbols of a table. 0 or -errno. */
+int elf_table_each(const struct elf_file *f, const struct elf_table *t, uint64_t max_symbols, elf_symbol_fn func, void *arg);
+/* Code of this file: not imported, not absolute, not a thread-local offset. */
+bool elf_symbol_is_defined(const Elf64_Sym *sym);
 /* Finds .dynsym through PT_DYNAMIC, for files without section headers. 0, -errno; nothing found is no error. */
 int elf_dynamic_read(const struct elf_file *f, uint64_t offset, uint64_t len, struct elf_table *ret);

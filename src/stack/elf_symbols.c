@@ -13,10 +13,7 @@
 #define HITS_MAX 65536
 #define VERSION_HIDDEN 0x8000 /* in .gnu.version: not the version that a plain name means */
 
-typedef void (*symbol_func)(const Elf64_Sym *sym, uint64_t index, void *arg);
-
-static int each_symbol(const struct elf_file *f, const struct elf_table *t, uint64_t max_symbols, symbol_func func,
-		       void *arg)
+int elf_table_each(const struct elf_file *f, const struct elf_table *t, uint64_t max_symbols, elf_symbol_fn func, void *arg)
 {
 	enum { BATCH = ELF_CHUNK / sizeof(Elf64_Sym) };
 	const uint64_t count = MIN(t->count, max_symbols);
@@ -45,8 +42,7 @@ static int each_symbol(const struct elf_file *f, const struct elf_table *t, uint
 	return 0;
 }
 
-/* Code of this file: not imported, not absolute, not a thread-local offset. */
-static bool is_defined(const Elf64_Sym *sym)
+bool elf_symbol_is_defined(const Elf64_Sym *sym)
 {
 	return sym->st_shndx != SHN_UNDEF && sym->st_shndx != SHN_ABS && sym->st_shndx != SHN_COMMON && sym->st_value;
 }
@@ -134,7 +130,7 @@ static void lookup_symbol(const Elf64_Sym *sym, uint64_t index, void *arg)
 	size_t low = 0, high = l->n;
 
 	/* An IFUNC's own code is its resolver: good enough to name an address, no place for a probe. */
-	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !is_defined(sym) || sym->st_value > l->w[l->n - 1].vaddr)
+	if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !elf_symbol_is_defined(sym) || sym->st_value > l->w[l->n - 1].vaddr)
 		return;
 	while (low < high) { /* the first address not below the symbol; the last one is not */
 		size_t mid = low + (high - low) / 2;
@@ -207,7 +203,7 @@ int elf_table_lookup(const struct elf_file *f, const struct elf_table *t, const 
 	if (!l.n)
 		return 0;
 	qsort(wanted, l.n, sizeof(*wanted), compare_wanted);
-	r = each_symbol(f, t, max_symbols, lookup_symbol, &l);
+	r = elf_table_each(f, t, max_symbols, lookup_symbol, &l);
 	if (r < 0)
 		return r;
 	settle_open(code, &l);
@@ -403,7 +399,7 @@ static void search_symbol(const Elf64_Sym *sym, uint64_t index, void *arg)
 	size_t low = 0, high = s->hit_count;
 	int rank;
 
-	if (ELF64_ST_TYPE(sym->st_info) != STT_FUNC || !is_defined(sym))
+	if (ELF64_ST_TYPE(sym->st_info) != STT_FUNC || !elf_symbol_is_defined(sym))
 		return;
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
@@ -448,7 +444,7 @@ static int search_table(struct search *s, const struct elf_table *t, uint64_t ma
 	if (r < 0 || !s->hit_count)
 		return r;
 	qsort(s->hits, s->hit_count, sizeof(*s->hits), compare_hits);
-	return each_symbol(s->f, t, max_symbols, search_symbol, s);
+	return elf_table_each(s->f, t, max_symbols, search_symbol, s);
 }
 
 int elf_file_functions(const struct elf_file *f, const char *const *names, size_t n, uint64_t max_symbols,

@@ -15,6 +15,7 @@
 
 #include "stack/elf_file.h"
 #include "trace/calls.h"
+#include "trace/search.h"
 #include "trace/skeleton.h"
 
 #define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI */
@@ -28,17 +29,31 @@ struct link_create_attr {
 };
 
 struct probes {
-	int multi_fd[2 * CALL_MAX];
+	int *multi_fd;
 	size_t multi_len;
-	struct bpf_link *link[2 * CALL_MAX];
-	size_t link_len;
+	struct bpf_link **link;
+	size_t link_len; /* both have room for all that search_file() found */
 };
 
 struct target { /* symbols found in one file, each address once */
 	const char *path;
-	uint64_t offset[CALL_MAX], cookie[CALL_MAX];
+	uint64_t *offset, *cookie;
 	uint32_t len;
 };
+
+static void target_done(struct target *tg)
+{
+	free(tg->offset);
+	free(tg->cookie);
+}
+
+static int target_init(struct target *tg, const char *path, size_t n)
+{
+	tg->path = path;
+	tg->offset = calloc(n, sizeof(*tg->offset));
+	tg->cookie = calloc(n, sizeof(*tg->cookie));
+	return tg->offset && tg->cookie ? 0 : -ENOMEM;
+}
 
 static int link_multi(int prog_fd, const char *path, const uint64_t *offsets, const uint64_t *cookies, uint32_t n,
 		      bool is_return)
@@ -130,11 +145,18 @@ static int attach_perf(struct probes *p, struct bpf_program *prog, struct target
 	return n ? n : last;
 }
 
-static int attach_side(struct tracer *t, struct probes *p, struct target *tg, bool is_return, struct probes_stats *st)
+enum side {
+	SIDE_ENTRY,
+	SIDE_RETURN, /* where the caller goes on */
+	SIDE_END,    /* at the function's return instructions, see returns.h */
+};
+
+static int attach_side(struct tracer *t, struct probes *p, struct target *tg, enum side side, struct probes_stats *st)
 {
-	struct bpf_program *prog = t->options.bare ? t->skel->progs.bare_probe :
-				   is_return	   ? t->skel->progs.return_probe :
-						     t->skel->progs.entry_probe;
+	struct bpf_program *prog = t->options.bare     ? t->skel->progs.bare_probe :
+				   side != SIDE_ENTRY ? t->skel->progs.return_probe :
+							 t->skel->progs.entry_probe;
+	const bool is_return = side == SIDE_RETURN;
 
 	if (!tg->len)
 		return 0;
@@ -143,66 +165,129 @@ static int attach_side(struct tracer *t, struct probes *p, struct target *tg, bo
 	return attach_perf(p, prog, tg, is_return, st);
 }
 
-static bool is_taken(const uint64_t *offsets, size_t i)
+static int find_functions(const struct attach_file *f, struct search *ret)
 {
-	for (size_t k = 0; k < i; k++)
-		if (offsets[k] == offsets[i])
-			return true;
-	return false;
+	_cleanup_(elf_file_freep) struct elf_file *elf = NULL;
+	int r, own = dup(f->fd);
+
+	if (own < 0)
+		return -errno;
+	r = elf_file_open(own, &elf);
+	return r < 0 ? r : search_file(elf, f->path, f->is_named, f->teachers, ret);
 }
 
-int tracer_attach(struct tracer *t, int fd, bool teachers, struct probes **ret, struct probes_stats *ret_stats)
+static void take_stats(const struct search *s, struct probes_stats *st)
+{
+	*st = (struct probes_stats){ .wanted = s->wanted, .found = s->len, .unknown_count = s->unknown_count,
+				     .over_count = s->over_count, .is_cut = s->is_cut };
+	snprintf(st->unknown, sizeof(st->unknown), "%s", s->unknown);
+	snprintf(st->unmatched, sizeof(st->unmatched), "%s", s->unmatched);
+	snprintf(st->over, sizeof(st->over), "%s", s->over);
+	snprintf(st->endless, sizeof(st->endless), "%s", s->endless);
+}
+
+struct sides {
+	struct target entry, back, end;
+};
+
+static void sides_done(struct sides *s)
+{
+	target_done(&s->entry);
+	target_done(&s->back);
+	target_done(&s->end);
+}
+
+static void target_add(struct target *tg, const struct search_hit *h)
+{
+	tg->offset[tg->len] = h->offset;
+	tg->cookie[tg->len++] = h->row;
+}
+
+static int make_sides(const struct search *s, const char *path, struct sides *sides)
+{
+	int r = target_init(&sides->entry, path, s->len);
+
+	if (r == 0)
+		r = target_init(&sides->back, path, s->len);
+	if (r == 0)
+		r = target_init(&sides->end, path, s->ends_len + 1);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < s->len; i++) {
+		const struct call *c = call_get(s->hits[i].row);
+
+		target_add(&sides->entry, &s->hits[i]);
+		if (!(c->how & CALL_ENTRY_ONLY) && c->api != API_USER)
+			target_add(&sides->back, &s->hits[i]);
+	}
+	for (size_t i = 0; i < s->ends_len; i++)
+		target_add(&sides->end, &s->ends[i]);
+	return 0;
+}
+
+int tracer_attach(struct tracer *t, const struct attach_file *f, struct probes **ret, struct probes_stats *ret_stats)
 {
 	_cleanup_(probes_freep) struct probes *p = calloc(1, sizeof(*p));
-	_cleanup_(elf_file_freep) struct elf_file *elf = NULL;
-	struct target entry = {}, back = {};
-	struct probes_stats st = { .wanted = cuda_calls_len };
-	const char *names[CALL_MAX];
-	uint64_t offsets[CALL_MAX] = {};
+	_cleanup_(search_done) struct search found = {};
+	_cleanup_(sides_done) struct sides sides = {};
 	char path[64];
-	int r, own = dup(fd);
+	int r = p ? find_functions(f, &found) : -ENOMEM;
 
-	if (!p || own < 0) {
-		if (own >= 0)
-			close(own);
-		return -ENOMEM;
-	}
-	r = elf_file_open(own, &elf);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < cuda_calls_len; i++)
-		names[i] = cuda_calls[i].symbol;
-	r = elf_file_functions(elf, names, cuda_calls_len, 8000000, offsets);
-	if (r < 0)
-		return r;
-	/* The fd leads to the inode whatever became of its name since. */
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	entry.path = back.path = path;
-	for (size_t i = 0; i < cuda_calls_len; i++) {
-		if (!offsets[i] || teachers != !!(cuda_calls[i].how & CALL_TEACHER))
-			continue;
-		if (is_taken(offsets, i)) /* another name of the same code: one probe */
-			continue;
-		st.found++;
-		entry.offset[entry.len] = offsets[i];
-		entry.cookie[entry.len++] = i;
-		if (cuda_calls[i].how & CALL_ENTRY_ONLY)
-			continue;
-		back.offset[back.len] = offsets[i];
-		back.cookie[back.len++] = i;
-	}
-	if (!st.found)
+	take_stats(&found, ret_stats);
+	if (!found.len)
 		return -ENOENT;
+	/* The fd leads to the inode whatever became of its name since. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
+	p->multi_fd = calloc(2 * found.len + found.ends_len, sizeof(*p->multi_fd));
+	p->link = calloc(2 * found.len + found.ends_len, sizeof(*p->link));
+	if (!p->multi_fd || !p->link)
+		return -ENOMEM;
+	r = make_sides(&found, path, &sides);
 	/* Returns first: an entry whose return is not watched would look like a call that never ends. */
-	r = attach_side(t, p, &back, true, &st);
+	if (r == 0)
+		r = attach_side(t, p, &sides.back, SIDE_RETURN, ret_stats);
 	if (r >= 0)
-		r = attach_side(t, p, &entry, false, &st);
+		r = attach_side(t, p, &sides.end, SIDE_END, ret_stats);
+	if (r >= 0)
+		r = attach_side(t, p, &sides.entry, SIDE_ENTRY, ret_stats);
 	if (r < 0)
 		return r;
-	st.attached = (size_t)r;
-	*ret_stats = st;
+	ret_stats->attached = (size_t)r;
 	*ret = TAKE_PTR(p);
 	return 0;
+}
+
+int probes_adopt(const struct attach_file *f, const int *links_taken, size_t len, struct probes **ret,
+		 struct probes_stats *ret_stats)
+{
+	_cleanup_(probes_freep) struct probes *p = calloc(1, sizeof(*p));
+	_cleanup_(search_done) struct search found = {};
+	int *copy = calloc(len, sizeof(*copy));
+
+	if (!p || !copy) {
+		free(copy);
+		for (size_t i = 0; i < len; i++)
+			(void)close(links_taken[i]);
+		return -ENOMEM;
+	}
+	memcpy(copy, links_taken, len * sizeof(*copy));
+	p->multi_fd = copy;
+	p->multi_len = len;
+	*ret_stats = (struct probes_stats){};
+	/* Only to say what is probed: the links are there whatever can be read of the file today. */
+	if (find_functions(f, &found) == 0)
+		take_stats(&found, ret_stats);
+	ret_stats->attached = ret_stats->found;
+	*ret = TAKE_PTR(p);
+	return 0;
+}
+
+size_t probes_links(const struct probes *p, const int **ret)
+{
+	*ret = p ? p->multi_fd : NULL;
+	return p && !p->link_len ? p->multi_len : 0;
 }
 
 void probes_free(struct probes *p)
@@ -214,5 +299,7 @@ void probes_free(struct probes *p)
 		close(p->multi_fd[i]);
 	for (size_t i = p->link_len; i-- > 0;)
 		bpf_link__destroy(p->link[i]);
+	free(p->multi_fd);
+	free(p->link);
 	free(p);
 }

@@ -1,112 +1,159 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Signatures as in NVIDIA's CUDA driver API reference. Every allocation of every framework reaches one of these exported
- * symbols of libcuda, whatever runtime lies on top (measured with a probe on each export), so the runtime's own calls
- * are never counted. `_ptsz` is the same call compiled for a per-thread default stream.
- */
 #include "trace/calls.h"
 
-#include "base/cleanup.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* *arg0 = address, arg1 = bytes */
-#define ALLOC(sym, cls)                                                                                                \
-	{                                                                                                              \
-		sym, { .op = CALL_ALLOC, .class = cls, .kind = ADDR_POINTER, .flags = CALL_F_STACK,                    \
-		       .size_how = SIZE_ARG, .size_arg = 1, .device_how = DEVICE_CURRENT }, 0                          \
-	}
-#define ALLOC_POOL(sym)                                                                                                \
-	{                                                                                                              \
-		sym, { .op = CALL_ALLOC, .class = CLASS_ASYNC, .kind = ADDR_POINTER, .flags = CALL_F_STACK,            \
-		       .size_how = SIZE_ARG, .size_arg = 1, .device_how = DEVICE_POOL }, 0                             \
-	}
-#define FREE(sym, cls, what)                                                                                           \
-	{                                                                                                              \
-		sym, { .op = CALL_FREE, .class = cls, .kind = what }, 0                                                \
-	}
-#define OP(sym, what)                                                                                                  \
-	{                                                                                                              \
-		sym, { .op = what }, 0                                                                                 \
-	}
-#define OP_ENTRY(sym, what)                                                                                            \
-	{                                                                                                              \
-		sym, { .op = what }, CALL_ENTRY_ONLY                                                                   \
-	}
-#define OP_TEACHER(sym, what)                                                                                          \
-	{                                                                                                              \
-		sym, { .op = what }, CALL_TEACHER                                                                      \
-	}
-/* the device is in argument n */
-#define CTX_CREATE(sym, n)                                                                                             \
-	{                                                                                                              \
-		sym, { .op = CALL_CTX_CREATE, .addr_arg = n }, 0                                                       \
-	}
+/* Made once by calls_init(), read by every thread afterwards. */
+static struct call *table;
+static size_t table_len, builtin_len;
+static const struct user_call *user_rows;
 
-const struct call cuda_calls[] = {
-	ALLOC("cuMemAlloc_v2", CLASS_DEVICE),
-	{ "cuMemAllocPitch_v2",
-	  { .op = CALL_ALLOC, .class = CLASS_DEVICE, .kind = ADDR_POINTER, .flags = CALL_F_STACK, .size_how = SIZE_PITCH },
-	  0 },
-	FREE("cuMemFree_v2", CLASS_DEVICE, ADDR_POINTER),
-	ALLOC("cuMemAllocManaged", CLASS_MANAGED),
-
-	ALLOC("cuMemAllocHost_v2", CLASS_HOST),
-	ALLOC("cuMemHostAlloc", CLASS_HOST),
-	FREE("cuMemFreeHost", CLASS_HOST, ADDR_POINTER),
-	{ "cuMemHostRegister_v2",
-	  { .op = CALL_ALLOC, .class = CLASS_HOST, .kind = ADDR_POINTER, .flags = CALL_F_STACK | CALL_F_ADDR_VALUE,
-	    .addr_arg = 0, .size_how = SIZE_ARG, .size_arg = 1 },
-	  0 },
-	FREE("cuMemHostUnregister", CLASS_HOST, ADDR_POINTER),
-
-	ALLOC("cuMemAllocAsync", CLASS_ASYNC),
-	ALLOC("cuMemAllocAsync_ptsz", CLASS_ASYNC),
-	ALLOC_POOL("cuMemAllocFromPoolAsync"),
-	ALLOC_POOL("cuMemAllocFromPoolAsync_ptsz"),
-	FREE("cuMemFreeAsync", CLASS_ASYNC, ADDR_POINTER),
-	FREE("cuMemFreeAsync_ptsz", CLASS_ASYNC, ADDR_POINTER),
-	OP("cuMemPoolCreate", CALL_POOL_CREATE),
-	OP("cuDeviceGetDefaultMemPool", CALL_POOL_GET),
-	OP("cuDeviceGetMemPool", CALL_POOL_GET),
-
-	/* Address space reserved is not memory; created bytes are, until released and unmapped. */
-	{ "cuMemCreate",
-	  { .op = CALL_ALLOC, .class = CLASS_PHYSICAL, .kind = ADDR_HANDLE, .flags = CALL_F_STACK, .size_how = SIZE_ARG,
-	    .size_arg = 1, .device_how = DEVICE_PROP },
-	  0 },
-	FREE("cuMemRelease", CLASS_PHYSICAL, ADDR_HANDLE),
-	OP("cuMemRetainAllocationHandle", CALL_HANDLE_RETAIN),
-	OP("cuMemMap", CALL_MAP),
-	OP_ENTRY("cuMemUnmap", CALL_UNMAP),
-
-	OP("cuDeviceGetUuid", CALL_DEVICE_UUID),
-	OP("cuDeviceGetUuid_v2", CALL_DEVICE_UUID),
-	OP("cuDevicePrimaryCtxRetain", CALL_PRIMARY_RETAIN),
-	OP("cuDevicePrimaryCtxReset", CALL_PRIMARY_RESET),
-	OP("cuDevicePrimaryCtxReset_v2", CALL_PRIMARY_RESET),
-	CTX_CREATE("cuCtxCreate_v2", 2),
-	CTX_CREATE("cuCtxCreate_v3", 4),
-	CTX_CREATE("cuCtxCreate_v4", 3),
-	OP("cuCtxDestroy", CALL_CTX_DESTROY),
-	OP("cuCtxDestroy_v2", CALL_CTX_DESTROY),
-	OP("cuCtxSetCurrent", CALL_CTX_SET),
-	OP("cuCtxPushCurrent", CALL_CTX_PUSH),
-	OP("cuCtxPushCurrent_v2", CALL_CTX_PUSH),
-	OP("cuCtxPopCurrent", CALL_CTX_POP),
-	OP("cuCtxPopCurrent_v2", CALL_CTX_POP),
-	OP_TEACHER("cuCtxGetCurrent", CALL_CTX_GET),
-	OP_TEACHER("cuCtxGetDevice", CALL_CTX_DEVICE),
-	OP_TEACHER("cuCtxGetDevice_v2", CALL_CTX_DEVICE_OF),
-};
-const size_t cuda_calls_len = ARRAY_SIZE(cuda_calls);
-
-_Static_assert(ARRAY_SIZE(cuda_calls) <= CALL_MAX, "CALL_MAX");
-
-bool call_takes_stack(unsigned int row)
+static size_t count(const struct call *list)
 {
-	return row < cuda_calls_len && cuda_calls[row].desc.flags & CALL_F_STACK;
+	size_t n = 0;
+
+	while (list[n].symbol)
+		n++;
+	return n;
+}
+
+static void append(const struct call *list, enum call_api api)
+{
+	for (; list->symbol; list++) {
+		table[table_len] = *list;
+		table[table_len++].api = api;
+	}
+}
+
+/* A free that cannot fail is booked when it begins. */
+static unsigned int user_how(const struct call_desc *d)
+{
+	return d->op == CALL_FREE && d->result == RESULT_NONE ? CALL_ENTRY_ONLY : 0;
+}
+
+int calls_init(const struct user_call *user, size_t user_len)
+{
+	size_t n = count(cuda_calls) + count(hip_calls) + count(ze_calls);
+	struct call *fresh;
+
+	if (n + user_len > CALL_MAX)
+		return -E2BIG;
+	fresh = calloc(n + user_len, sizeof(*fresh));
+	if (!fresh)
+		return -ENOMEM;
+	free(table);
+	table = fresh;
+	table_len = 0;
+	append(cuda_calls, API_CUDA);
+	append(hip_calls, API_HIP);
+	append(ze_calls, API_ZE);
+	builtin_len = table_len;
+	user_rows = user;
+	for (size_t i = 0; i < user_len; i++)
+		table[table_len++] = (struct call){ .symbol = user[i].symbol, .desc = user[i].desc,
+						    .how = user_how(&user[i].desc), .api = API_USER };
+	return 0;
+}
+
+size_t calls_len(void)
+{
+	return table_len;
+}
+
+const struct call *call_get(unsigned int row)
+{
+	return row < table_len ? &table[row] : NULL;
+}
+
+const struct user_call *call_user(unsigned int row)
+{
+	return row >= builtin_len && row < table_len ? &user_rows[row - builtin_len] : NULL;
+}
+
+int call_find(enum call_api api, const char *symbol)
+{
+	for (size_t i = 0; i < builtin_len; i++)
+		if (table[i].api == api && strcmp(table[i].symbol, symbol) == 0)
+			return (int)i;
+	return -1;
 }
 
 const char *call_symbol(unsigned int row)
 {
-	return row < cuda_calls_len ? cuda_calls[row].symbol : NULL;
+	return row < table_len ? table[row].symbol : NULL;
+}
+
+bool call_takes_stack(unsigned int row)
+{
+	return row < table_len && table[row].desc.flags & CALL_F_STACK;
+}
+
+/* "libcuda.so", "libcuda.so.1", "libcuda.so.580.159.04 (deleted)", and not "libcuda.sonnet". */
+static bool is_library(const char *base, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (strncmp(base, name, len) != 0)
+		return false;
+	return base[len] == '\0' || base[len] == '.' || base[len] == ' ';
+}
+
+enum call_api call_api_of_file(const char *path)
+{
+	const char *base = strrchr(path, '/');
+
+	base = base ? base + 1 : path;
+	if (is_library(base, "libcuda.so"))
+		return API_CUDA;
+	if (is_library(base, "libamdhip64.so"))
+		return API_HIP;
+	if (is_library(base, "libze_loader.so"))
+		return API_ZE;
+	return API_MAX;
+}
+
+static bool starts(const char *s, const char *const *prefixes)
+{
+	for (; *prefixes; prefixes++)
+		if (strncmp(s, *prefixes, strlen(*prefixes)) == 0)
+			return true;
+	return false;
+}
+
+bool call_name_is_memory(enum call_api api, const char *symbol)
+{
+	static const char *const cuda[] = { "cuMem", "cuArray", "cuMipmapped", "cuIpc", "cuMulticast", "cuExternalMemory",
+					    "cuImportExternalMemory", "cuDestroyExternalMemory", "cuGraphAddMem",
+					    "cuDeviceGraphMem", "cuDevicePrimaryCtx", "cuCtxCreate", "cuCtxDestroy",
+					    "cuGreenCtxCreate", "cuGreenCtxDestroy", NULL };
+	static const char *const not_cuda[] = { "cuMemcpy", "cuMemset", NULL };
+
+	return api == API_CUDA && starts(symbol, cuda) && !starts(symbol, not_cuda);
+}
+
+static uint64_t hash(uint64_t h, const void *data, size_t len)
+{
+	const unsigned char *p = data;
+
+	/* FNV-1a */
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ p[i]) * 0x100000001b3ull;
+	return h;
+}
+
+uint64_t calls_digest(void)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	for (size_t i = 0; i < table_len; i++) {
+		const struct user_call *u = call_user((unsigned int)i);
+
+		h = hash(h, table[i].symbol, strlen(table[i].symbol) + 1);
+		h = hash(h, &table[i].desc, sizeof(table[i].desc));
+		if (u)
+			h = hash(h, u->library, strlen(u->library) + 1);
+	}
+	return h;
 }

@@ -11,9 +11,13 @@
 #include <sys/sysmacros.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "proc/procfs.h"
+#include "trace/calls.h"
+#include "trace/keep.h"
+#include "trace/search.h"
 
 /* A thread that allocates asks for its device many times a second. */
 #define TEACH_NS (2 * NSEC_PER_SEC)
@@ -23,12 +27,15 @@ struct library {
 	uint64_t dev, inode;
 	char *path;
 	bool is_ours; /* reached by its path in our own mount namespace */
+	bool is_named; /* by the operator: a driver library whatever its name */
 	int fd;
 	struct probes *probes; /* NULL when it could not be probed */
 	struct probes *teachers; /* for a moment, see calls.h */
 	uint64_t teach_until_ns;
 	struct probes_stats stats;
 	int error;
+	uint32_t kept; /* its number in the store; 0 = not in it */
+	bool is_adopted; /* the threads that use it are known from before */
 	uint32_t pids[PIDS_MAX];
 	uint32_t pids_len;
 	bool pids_full;
@@ -58,12 +65,7 @@ DEFINE_CLEANUP(struct library, library_free)
 
 bool library_is_driver(const char *path)
 {
-	const char *base = strrchr(path, '/');
-
-	base = base ? base + 1 : path;
-	if (strncmp(base, "libcuda.so", 10) != 0)
-		return false;
-	return base[10] == '\0' || base[10] == '.' || base[10] == ' ';
+	return call_api_of_file(path) != API_MAX;
 }
 
 /* Opens path if it is the file with this inode. Devices are not compared: overlayfs and btrfs show others in mappings than
@@ -127,11 +129,12 @@ static void add_pid(struct library *lib, uint32_t pid)
 
 static void teach(struct libraries *l, struct library *lib)
 {
+	const struct attach_file f = { .fd = lib->fd, .path = lib->path, .is_named = lib->is_named, .teachers = true };
 	struct probes_stats st;
 
-	if (!l->in_use_before || !lib->probes || lib->teachers)
+	if (!l->in_use_before || !lib->probes || lib->teachers || lib->is_adopted)
 		return;
-	(void)tracer_attach(l->tracer, lib->fd, true, &lib->teachers, &st);
+	(void)tracer_attach(l->tracer, &f, &lib->teachers, &st);
 	lib->teach_until_ns = clock_monotonic_ns() + TEACH_NS;
 }
 
@@ -147,8 +150,47 @@ void libraries_tick(struct libraries *l, uint64_t now_ns)
 	}
 }
 
+/* What the operator should know of the search in a file, once. */
+static void tell(const struct library *lib)
+{
+	const struct probes_stats *st = &lib->stats;
+
+	if (st->failed[0])
+		log_warning("%s: these calls could not be probed and are not seen: %s", lib->path, st->failed);
+	if (st->unknown_count)
+		log_notice("%s: %zu memory calls that this version does not know and does not count: %s", lib->path,
+			   st->unknown_count, st->unknown);
+	if (st->unmatched[0])
+		log_notice("%s: no function in it for these calls of the configuration: %s", lib->path, st->unmatched);
+	if (st->over_count)
+		log_warning("%s: %zu functions more than the %d that a call of the configuration may match, not probed: %s",
+			    lib->path, st->over_count, USER_CALL_SYMBOLS_MAX, st->over);
+	if (st->endless[0])
+		log_warning("%s: not probed, as it cannot be told where these functions return: %s", lib->path, st->endless);
+	if (st->is_cut)
+		log_warning("%s: too many symbols to look at all of them for the calls of the configuration", lib->path);
+	if (lib->error == -ENOENT && !st->unmatched[0] && !st->endless[0] && !lib->is_named)
+		log_notice("%s: none of the functions in it that are to be probed", lib->path);
+}
+
+static int attach(struct libraries *l, struct library *lib)
+{
+	const struct attach_file f = { .fd = lib->fd, .path = lib->path, .is_named = lib->is_named };
+
+	lib->error = tracer_attach(l->tracer, &f, &lib->probes, &lib->stats);
+	tell(lib);
+	if (lib->error == 0) {
+		const int *links;
+		const size_t n = probes_links(lib->probes, &links);
+
+		lib->kept = keep_store_library(l->options.keep, lib->fd, links, n);
+	}
+	/* A framework's library without its own functions, in a version that has renamed them: said, and no fault. */
+	return lib->error == -ENOENT && !library_is_driver(lib->path) && !lib->is_named ? 0 : lib->error;
+}
+
 /* Takes the fd in any case. */
-static int add_library(struct libraries *l, int fd_taken, const char *path, uint32_t pid, bool is_ours)
+static int add_library(struct libraries *l, int fd_taken, const char *path, uint32_t pid, bool is_ours, bool is_named)
 {
 	_cleanup_(library_freep) struct library *lib = calloc(1, sizeof(*lib));
 	struct library **more;
@@ -175,6 +217,7 @@ static int add_library(struct libraries *l, int fd_taken, const char *path, uint
 	lib->dev = st.st_dev;
 	lib->inode = st.st_ino;
 	lib->is_ours = is_ours;
+	lib->is_named = is_named;
 	lib->path = strdup(path);
 	more = realloc(l->list, (l->len + 1) * sizeof(*more));
 	if (more)
@@ -182,13 +225,11 @@ static int add_library(struct libraries *l, int fd_taken, const char *path, uint
 	if (!more || !lib->path)
 		return -ENOMEM;
 	add_pid(lib, pid);
-	lib->error = tracer_attach(l->tracer, lib->fd, false, &lib->probes, &lib->stats);
-	int r = lib->error < 0 ? lib->error : 1;
+	int r = attach(l, lib);
 
+	if (r == 0 && lib->probes)
+		r = 1;
 	teach(l, lib);
-
-	if (lib->error == 0 && lib->stats.failed[0])
-		log_warning("%s: these calls could not be probed and are not seen: %s", lib->path, lib->stats.failed);
 	l->list[l->len++] = TAKE_PTR(lib);
 	return r;
 }
@@ -211,26 +252,86 @@ static void add_usual(struct libraries *l)
 		int fd = open_inode(usual_places[i], 0);
 
 		if (fd >= 0)
-			(void)add_library(l, fd, usual_places[i], 0, true);
+			(void)add_library(l, fd, usual_places[i], 0, true, true);
 	}
+}
+
+/* A file that an earlier daemon probed, under the name it has now. Takes all of k. */
+static int adopt_library(struct libraries *l, struct kept_library *k)
+{
+	_cleanup_(library_freep) struct library *lib = calloc(1, sizeof(*lib));
+	struct library **more = realloc(l->list, (l->len + 1) * sizeof(*more));
+	struct attach_file f = { .fd = k->fd };
+	struct stat st, named;
+	char link[32];
+	int r;
+
+	if (more)
+		l->list = more;
+	if (!more || !lib) {
+		kept_library_done(k);
+		return -ENOMEM;
+	}
+	lib->fd = TAKE_FD(k->fd);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", lib->fd);
+	r = file_readlink(AT_FDCWD, link, &lib->path);
+	if (r == 0 && fstat(lib->fd, &st) < 0)
+		r = -errno;
+	if (r < 0) {
+		kept_library_done(k);
+		return r;
+	}
+	lib->dev = st.st_dev;
+	lib->inode = st.st_ino;
+	lib->is_ours = stat(lib->path, &named) == 0 && named.st_dev == st.st_dev && named.st_ino == st.st_ino;
+	lib->is_named = !search_wants_file(lib->path);
+	lib->kept = k->number;
+	lib->is_adopted = true;
+	f.path = lib->path;
+	f.is_named = lib->is_named;
+	r = probes_adopt(&f, k->links, k->links_len, &lib->probes, &lib->stats);
+	k->links_len = 0;
+	kept_library_done(k);
+	if (r == 0)
+		l->list[l->len++] = TAKE_PTR(lib);
+	return r;
+}
+
+/* Before anything is attached: a file that is probed twice books twice. */
+static int adopt_libraries(struct libraries *l)
+{
+	struct kept_library k;
+	int r;
+
+	while ((r = keep_take_library(l->options.keep, &k)) == 0) {
+		r = adopt_library(l, &k);
+		if (r < 0)
+			return r;
+	}
+	return r == -ENOENT ? 0 : r;
 }
 
 int libraries_new(struct tracer *t, const struct libraries_options *o, struct libraries **ret)
 {
 	_cleanup_(libraries_freep) struct libraries *l = calloc(1, sizeof(*l));
+	int r;
 
 	if (!l)
 		return -ENOMEM;
 	l->tracer = t;
 	l->options = *o;
+	r = adopt_libraries(l);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < o->paths_len; i++) {
-		int fd = open_inode(o->paths[i], 0), r = fd;
+		int fd = open_inode(o->paths[i], 0);
 
+		r = fd;
 		if (fd >= 0)
-			r = add_library(l, fd, o->paths[i], 0, true);
+			r = add_library(l, fd, o->paths[i], 0, true, true);
 		if (r < 0)
 			log_warning("%s: cannot probe this library (%s), going on without it", o->paths[i],
-				    r == -ENOENT && fd >= 0 ? "no driver function in it" : strerror(-r));
+				    r == -ENOENT && fd >= 0 ? "no function in it that is to be probed" : strerror(-r));
 	}
 	add_usual(l);
 	*ret = TAKE_PTR(l);
@@ -252,14 +353,14 @@ int libraries_mapped(struct libraries *l, uint32_t pid, const struct mapping *m)
 	bool is_ours = false;
 	int fd;
 
-	if (!m->inode || m->path[0] != '/' || !library_is_driver(m->path))
+	if (!m->inode || m->path[0] != '/' || !search_wants_file(m->path))
 		return 0;
-	if (l->options.user)
+	if (l->options.user && library_is_driver(m->path))
 		l->options.user(pid, l->options.userdata);
 	fd = open_mapped(l, pid, m, &is_ours);
 	if (fd < 0)
 		return fd;
-	return add_library(l, fd, m->path, pid, is_ours);
+	return add_library(l, fd, m->path, pid, is_ours, false);
 }
 
 static int scan_process(struct libraries *l, uint32_t pid)
@@ -344,6 +445,7 @@ int libraries_sweep(struct libraries *l)
 			continue;
 		}
 		log_info("%s: nobody uses it any more, probes removed", l->list[i]->path);
+		keep_remove_library(l->options.keep, l->list[i]->kept);
 		library_free(l->list[i]);
 		l->list[i] = l->list[--l->len];
 		n++;

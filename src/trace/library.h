@@ -17,6 +17,7 @@ struct libraries_options {
 	uint32_t limit;	       /* files probed at once */
 	char *const *paths;    /* further files to probe, whatever their name; borrowed */
 	size_t paths_len;
+	struct keep *keep; /* as in tracer_options */
 	/* A process maps a driver library, known or not: it is about to use the GPU. May be NULL; may be called again. */
 	void (*user)(uint32_t pid, void *userdata);
 	void *userdata;

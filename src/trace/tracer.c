@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -18,6 +19,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "trace/calls.h"
+#include "trace/keep.h"
 #include "trace/skeleton.h"
 
 /* libbpf speaks one level below us: users see our own words. */
@@ -70,8 +72,10 @@ static int size_maps(struct tracer *t)
 	r |= bpf_map__set_max_entries(s->maps.python_processes, l->processes);
 	/* Free entries lie in lists of 128 for each CPU (LOCAL_FREE_TARGET): those of others are out of reach. */
 	r |= bpf_map__set_max_entries(s->maps.paths, l->learned_stacks + 128 * (uint32_t)MAX(libbpf_num_possible_cpus(), 1));
+	s->rodata->live_max = l->live_allocations;
 	s->rodata->ring_mark_bytes = l->ring_bytes / 2;
 	s->rodata->filter_pids = t->options.pids_len > 0;
+	s->rodata->pid_ns = t->options.pid_ns;
 	s->rodata->copy_ns = NSEC_PER_SEC / l->stacks_per_second;
 	return r ? -EINVAL : 0;
 }
@@ -96,8 +100,8 @@ static int fill_maps(struct tracer *t)
 {
 	int fd = bpf_map__fd(t->skel->maps.calls);
 
-	for (uint32_t i = 0; i < cuda_calls_len; i++)
-		if (bpf_map_update_elem(fd, &i, &cuda_calls[i].desc, BPF_ANY) < 0)
+	for (uint32_t i = 0; i < calls_len(); i++)
+		if (bpf_map_update_elem(fd, &i, &call_get(i)->desc, BPF_ANY) < 0)
 			return -errno;
 	fd = bpf_map__fd(t->skel->maps.pid_filter);
 	for (size_t i = 0; i < t->options.pids_len; i++) {
@@ -119,6 +123,90 @@ static int on_sample(void *ctx, void *data, size_t size)
 	return --t->left ? 0 : -EAGAIN;
 }
 
+static int open_programs(struct tracer *t)
+{
+	gpuxray_bpf__destroy(t->skel);
+	t->skel = gpuxray_bpf__open();
+	if (!t->skel)
+		return -errno;
+	choose_programs(t);
+	return size_maps(t);
+}
+
+/* With the maps of an earlier daemon where they fit, else with new ones. */
+static int load_programs(struct tracer *t)
+{
+	const char *why = NULL;
+	int r = open_programs(t);
+
+	if (r == 0 && keep_offered(t->options.keep)) {
+		why = t->is_multi && !t->options.bare ? tracer_reuse_maps(t) : "uprobe_multi is not used now";
+		t->is_kept = !why;
+		if (!why && gpuxray_bpf__load(t->skel) == 0)
+			return 0;
+		t->is_kept = false;
+		log_notice("not going on with the probes and books of the last run (%s): starting afresh",
+			   why ?: "the programs do not load with its maps");
+		keep_drop(t->options.keep);
+		r = open_programs(t);
+	}
+	return r < 0 ? r : gpuxray_bpf__load(t->skel);
+}
+
+static int start_maps(struct tracer *t)
+{
+	struct about about;
+	uint32_t zero = 0;
+	int r;
+
+	if (t->is_kept) {
+		tracer_release_maps(t);
+		tracer_forget_paths(t);
+		return 0;
+	}
+	r = fill_maps(t);
+	if (r < 0)
+		return r;
+	tracer_about(t, &about);
+	if (getrandom(t->id, sizeof(t->id), GRND_NONBLOCK) != sizeof(t->id)) {
+		/* Early boot: unique, if not unguessable. */
+		uint64_t words[2] = { clock_monotonic_ns(), clock_real_usec() };
+
+		memcpy(t->id, words, sizeof(t->id));
+	}
+	memcpy(about.id, t->id, sizeof(about.id));
+	return bpf_map_update_elem(bpf_map__fd(t->skel->maps.about), &zero, &about, BPF_ANY) < 0 ? -errno : 0;
+}
+
+static int watch_processes(struct tracer *t)
+{
+	if (t->is_kept) {
+		t->kept_exit = keep_take(t->options.keep, "exit");
+		t->kept_exec = keep_take(t->options.keep, "exec");
+		return t->kept_exit < 0 || t->kept_exec < 0 ? -ENOENT : 0;
+	}
+	t->skel->links.process_exit = bpf_program__attach(t->skel->progs.process_exit);
+	if (!t->skel->links.process_exit)
+		return -errno;
+	t->skel->links.process_exec = bpf_program__attach(t->skel->progs.process_exec);
+	return t->skel->links.process_exec ? 0 : -errno;
+}
+
+/* For a later daemon; perf uprobes cannot outlive us, and without them the rest is worth nothing. */
+static void store(struct tracer *t)
+{
+	if (t->is_kept)
+		return;
+	if (!t->is_multi || t->options.bare) {
+		log_debug("without uprobe_multi nothing can be kept for a later run");
+		keep_stop(t->options.keep);
+		return;
+	}
+	tracer_store_maps(t);
+	keep_store(t->options.keep, "exit", bpf_link__fd(t->skel->links.process_exit));
+	keep_store(t->options.keep, "exec", bpf_link__fd(t->skel->links.process_exec));
+}
+
 int tracer_new(const struct tracer_options *o, struct tracer **ret, char *reterr, size_t size)
 {
 	_cleanup_(tracer_freep) struct tracer *t = calloc(1, sizeof(*t));
@@ -128,30 +216,22 @@ int tracer_new(const struct tracer_options *o, struct tracer **ret, char *reterr
 	if (!t)
 		return -ENOMEM;
 	t->options = *o;
+	t->kept_exit = t->kept_exec = -1;
 	libbpf_set_print(libbpf_log);
 	/* Kernels before 5.11 charge maps to this limit; newer ones do not mind. */
 	(void)setrlimit(RLIMIT_MEMLOCK, &unlimited);
 	t->is_multi = !o->no_multi && attach_multi_works();
-	t->skel = gpuxray_bpf__open();
-	if (!t->skel) {
-		r = -errno;
-		explain(r, reterr, size);
-		return r;
-	}
-	choose_programs(t);
-	r = size_maps(t);
+	r = load_programs(t);
 	if (r == 0)
-		r = gpuxray_bpf__load(t->skel);
-	if (r == 0)
-		r = fill_maps(t);
+		r = start_maps(t);
+	if (r == 0 && !t->skel->bss->since_ns)
+		t->skel->bss->since_ns = clock_boot_ns();
 	if (r < 0) {
 		explain(r, reterr, size);
 		return r;
 	}
-	t->skel->links.process_exit = bpf_program__attach(t->skel->progs.process_exit);
-	t->skel->links.process_exec = bpf_program__attach(t->skel->progs.process_exec);
-	if (!t->skel->links.process_exit || !t->skel->links.process_exec) {
-		r = -errno;
+	r = watch_processes(t);
+	if (r < 0) {
 		snprintf(reterr, size, "cannot watch processes end (tp_btf/sched_process_exit: %s): the kernel needs BTF and BPF "
 			 "tracing (CONFIG_BPF_EVENTS)", strerror(-r));
 		return r;
@@ -162,6 +242,7 @@ int tracer_new(const struct tracer_options *o, struct tracer **ret, char *reterr
 		snprintf(reterr, size, "cannot map the ring buffer: %s", strerror(-r));
 		return r;
 	}
+	store(t);
 	*ret = TAKE_PTR(t);
 	return 0;
 }
@@ -172,7 +253,24 @@ void tracer_free(struct tracer *t)
 		return;
 	ring_buffer__free(t->ring);
 	gpuxray_bpf__destroy(t->skel);
+	closep(&t->kept_exit);
+	closep(&t->kept_exec);
 	free(t);
+}
+
+bool tracer_is_kept(const struct tracer *t)
+{
+	return t->is_kept;
+}
+
+uint64_t tracer_since_ns(const struct tracer *t)
+{
+	return t->skel->bss->since_ns;
+}
+
+const uint8_t *tracer_id(const struct tracer *t)
+{
+	return t->id;
 }
 
 bool tracer_is_multi(const struct tracer *t)

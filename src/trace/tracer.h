@@ -16,6 +16,8 @@ struct tracer_options {
 	struct limits limits;
 	const uint32_t *pids; /* trace only these; none = every process */
 	size_t pids_len;
+	uint32_t pid_ns; /* inode of the PID namespace whose numbers are used; 0 = the initial one */
+	struct keep *keep; /* trace/keep.h: what an earlier daemon left and where ours is kept; borrowed, may be NULL */
 	bool no_multi; /* perf uprobes even where uprobe_multi works: for tests */
 	bool bare;     /* attach the empty program instead of ours: the floor in benchmarks */
 };
@@ -25,22 +27,43 @@ int tracer_new(const struct tracer_options *o, struct tracer **ret, char *reterr
 void tracer_free(struct tracer *t); /* detaches all; accepts NULL */
 DEFINE_CLEANUP(struct tracer, tracer_free)
 
+/* The maps are those of an earlier daemon, and its probes go on. */
+bool tracer_is_kept(const struct tracer *t);
+/* Boot clock: since when processes are seen from their start, by an earlier daemon as well. */
+uint64_t tracer_since_ns(const struct tracer *t);
+/* 16 random bytes: whose numbers of stacks the maps hold. */
+const uint8_t *tracer_id(const struct tracer *t);
 /* True: links need no CAP_SYS_ADMIN. */
 bool tracer_is_multi(const struct tracer *t);
 
 struct probes; /* what is attached to one file */
 
 struct probes_stats {
-	size_t wanted, found, attached;
+	size_t wanted, found, attached; /* rows that this file may have; functions */
 	char failed[256]; /* names of symbols found but not attached, cut with "..." */
+	/* See struct search: calls that are new to us, rows of the configuration that found nothing, and too much. */
+	size_t unknown_count, over_count;
+	char unknown[256], unmatched[256], over[256], endless[256];
+	bool is_cut;
+};
+
+struct attach_file {
+	int fd;		  /* borrowed */
+	const char *path; /* its name says which rows are looked for, see search_file() */
+	bool is_named;	  /* by the operator, as a driver library */
+	bool teachers;	  /* those alone (see call_how), or all but them */
 };
 
 /*
- * Attaches the calls of the table that the file exports, either all but the teachers (see call_how) or the teachers alone;
- * fd is borrowed. A symbol that is refused does not keep the
- * others from being attached. 0, -ENOENT (no symbol of ours in it), -errno.
+ * Attaches the calls of the table that the file has. A symbol that is refused does not keep the others from being attached.
+ * 0, -ENOENT (no symbol of ours in it; *ret_stats is set), -errno.
  */
-int tracer_attach(struct tracer *t, int fd, bool teachers, struct probes **ret, struct probes_stats *ret_stats);
+int tracer_attach(struct tracer *t, const struct attach_file *f, struct probes **ret, struct probes_stats *ret_stats);
+/* Links that an earlier daemon attached to the file go on; takes them in any case. Its programs are theirs. 0 or -ENOMEM. */
+int probes_adopt(const struct attach_file *f, const int *links_taken, size_t len, struct probes **ret,
+		 struct probes_stats *ret_stats);
+/* Number of links that can outlive us, borrowed; 0: it has others. p may be NULL. */
+size_t probes_links(const struct probes *p, const int **ret);
 void probes_free(struct probes *p); /* detaches; accepts NULL */
 DEFINE_CLEANUP(struct probes, probes_free)
 
@@ -57,6 +80,19 @@ int tracer_books(struct tracer *t, uint32_t pid, struct books *ret);
 int tracer_each_books(struct tracer *t, int (*fn)(uint32_t pid, const struct books *b, void *userdata), void *userdata);
 /* Walks every live block of every process. 0 or -errno. */
 int tracer_each_live(struct tracer *t, int (*fn)(const struct live_key *k, const struct live_value *v, void *userdata),
+		     void *userdata);
+/* What is used and reserved of a process's pools; see bpf/pool.h. */
+struct tracer_pool {
+	uint64_t handle; /* no pointer: 1 + the ordinal whose default pool it is */
+	int32_t device;	 /* ordinal, EVENT_NO_DEVICE = of another process, or host memory */
+	uint32_t class;	 /* enum mem_class of its blocks */
+	uint64_t used_bytes;
+	uint64_t reserved_bytes_min; /* it has kept at least so many from the device */
+	uint64_t reserved_bytes;     /* as the driver last told the program; UINT64_MAX = never */
+	uint64_t threshold_bytes;    /* of release */
+};
+/* Walks the pools of all processes; gen: books.gen. fn returns negative to stop. 0 or -errno. */
+int tracer_each_pool(struct tracer *t, int (*fn)(uint32_t gen, const struct tracer_pool *pool, void *userdata),
 		     void *userdata);
 /* Clears what dead processes left behind. Number of processes cleared or -errno. */
 int tracer_sweep(struct tracer *t);

@@ -183,6 +183,11 @@ const char *counter_name(enum counter c)
 		[COUNTER_RETURN_MISSED] = "returns_missed",
 		[COUNTER_FAULT] = "read_faults",
 		[COUNTER_MAP_FULL] = "object_map_full",
+		[COUNTER_LIVE_SHARE] = "live_share_refused",
+		[COUNTER_FOREIGN_NS] = "foreign_namespace_calls",
+		[COUNTER_FRAMEWORK_UNKNOWN] = "framework_unknown_frees",
+		[COUNTER_FORMAT] = "array_formats_unknown",
+		[COUNTER_CAPTURE_GUESS] = "captured_by_address",
 	};
 
 	return c < COUNTER_MAX ? names[c] : "";

@@ -142,7 +142,9 @@ def ledger_before_daemon(case):
     w = case.work("work_ledger", "--seed=5", "--ops=6000", "--pause-at=3000", "--wait-end")
     early = w.next("pause")
     d = case.daemon()
-    case.equal(d.process(w.pid), None, "entry of a process that has not called the driver yet")
+    before = d.process(w.pid)  # there by the driver's word alone, or not yet
+    case.equal(before and (before["covered"], before["alloc_count"]), before and (False, 0),
+               "entry of a process that has not called the driver yet")
     w.go()
     late = w.next("end")
     p = d.wait_process(w.pid)

@@ -2,11 +2,51 @@
 # SPDX-License-Identifier: MIT
 """Limits that are reached: counted and shown, and what is tracked stays right."""
 import os
+import time
 
 import harness as h
 
 # The smallest that the configuration takes.
 LIMITS = "limits = { %s records_per_minute = 100000; };"
+
+
+# Its own driver, which says yes to everything.
+MANY = h.FAKE + "/work_many"
+
+
+def start_many(case, config, *works, rules=h.QUOTA_RULE):
+    """A daemon that sees these workloads alone, so that others take no room."""
+    for w in works:
+        w.next("ready")
+    return case.daemon("--library", MANY, *[f"--pid={w.pid}" for w in works], config=config, rules=rules)
+
+
+def many(case, mode, *args):
+    return case.work("work_many", mode, "--wait-start", *args)
+
+
+def check_hog(case, p, said, what):
+    """Wanted more than there is room for: what is kept is right, the rest is told, and nothing has wrapped."""
+    left_out = said["live_count"] - p["live_count"]
+    size = said["live_bytes"] // said["live_count"]
+    case.check(0 < p["live_count"] < said["live_count"], f"{what}: {p['live_count']} of {said['live_count']} blocks kept")
+    case.equal(p["alloc_count"], said["live_count"], f"{what}: alloc_count")
+    case.equal(p["live_bytes"], p["live_count"] * size, f"{what}: live_bytes")
+    case.equal((p["left_out_count"], p["left_out_bytes"]), (left_out, left_out * size), f"{what}: left out")
+    case.equal(p["exact"], False, f"{what}: exact")
+
+
+def cpu_seconds(pid):
+    total = 0
+    for t in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{t}/schedstat") as f:
+            total += int(f.read().split()[0])
+    return total / 1e9
+
+
+def wakes(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("voluntary_ctxt_switches"))
 
 
 def limit(d, name):
@@ -20,11 +60,12 @@ def live_map(case):
     ledger = w.next("reset-before")
     case.equal(ledger["live_count"], 1800, "blocks of the ledger itself")
     p = d.wait_process(w.pid, lambda p: p["alloc_count"] == 1800, what="all allocations seen")
-    full = d.status()["counters"]["live_map_full"]
+    c = d.status()["counters"]
+    full = c["live_map_full"] + c["live_share_refused"]
     # The map is shared with processes that are not ours.
     case.check(0 < p["live_count"] <= 1024, f"live blocks: {p['live_count']}")
     case.equal(p["live_bytes"], p["live_count"] * 65536, "bytes of the live blocks")
-    case.check(full >= 1800 - p["live_count"], f"live_map_full: {full}, tracked {p['live_count']} of 1800")
+    case.check(full >= 1800 - p["live_count"], f"refused: {full}, tracked {p['live_count']} of 1800")
     w.go()
     after = w.next("reset")
     case.equal(after["live_count"], 900, "blocks of the ledger itself after the reset")
@@ -33,11 +74,88 @@ def live_map(case):
     case.check(p["live_count"] <= 900, f"live blocks after the reset: {p['live_count']}")
     w.end()
     d.wait_gone(w.pid)
+    time.sleep(1.5)  # what it leaves behind is cleared each second
     # There is room again for the next.
     w = case.work("work_lifecycle", "hold", "--blocks=100", "--bytes=64KiB")
     ledger = w.next("hold")
     h.check_books(case, d.wait_process(w.pid), ledger, "the next process")
     w.end()
+    d.stop()
+
+
+@h.test("a hog fills the table of live blocks: others are booked to the byte, its own entry says what is left out")
+def hog(case):
+    hog = many(case, "hold", "--blocks=30000", "--bytes=4KiB")
+    small = case.work("work_lifecycle", "hold", "--wait-start", "--blocks=200", "--bytes=64KiB")
+    d = start_many(case, LIMITS % "live_allocations = 20000;", hog, small)
+    hog.go()
+    said = hog.next("hold")
+    small.go()
+    ledger = small.next("hold")
+    h.check_books(case, d.wait_process(small.pid, lambda p: p["alloc_count"] == ledger["alloc_count"]), ledger, "the small one")
+    check_hog(case, d.wait_process(hog.pid, lambda p: p["alloc_count"] == 30000), said, "the hog")
+    n = limit(d, "live_allocations")
+    case.check(n["overflows"] >= 10000 and n["used"] <= n["max"] == 20000, f"limits: {n}")
+    case.equal(d.status()["exact"], False, "exact, of all")
+    hog.end()
+    d.wait_gone(hog.pid)
+    # Its room is given to others.
+    next_one = d.process(small.pid)
+    case.equal(next_one["exact"], True, "the small one afterwards")
+    small.end()
+    d.stop()
+
+
+@h.test("hogs at once and one after the other: a small process has room still")
+def hogs(case):
+    ws = [many(case, "hold", "--blocks=15000", "--bytes=4KiB") for _ in range(4)]
+    small = case.work("work_lifecycle", "hold", "--wait-start", "--blocks=50", "--bytes=64KiB")
+    d = start_many(case, LIMITS % "live_allocations = 20000;", *ws, small)
+    said = {}
+    for w in ws[:2]:
+        w.go()
+    for w in ws[:2]:
+        said[w.pid] = w.next("hold", 40)
+    for w in ws[2:]:
+        w.go()
+        said[w.pid] = w.next("hold", 40)
+    small.go()
+    ledger = small.next("hold")
+    h.check_books(case, d.wait_process(small.pid, lambda p: p["alloc_count"] == ledger["alloc_count"]), ledger, "the small one")
+    kept = 0
+    for i, w in enumerate(ws):
+        p = d.wait_process(w.pid, lambda p: p["alloc_count"] == 15000)
+        if p["live_count"] < 15000:  # the first of the first two may have had all that it wanted
+            check_hog(case, p, said[w.pid], f"hog {i}")
+        kept += p["live_count"]
+    case.check(19000 < kept < 20000, f"blocks of the hogs: {kept}")
+    for w in (*ws, small):
+        w.end()
+    d.stop()
+
+
+@h.test("a process with more contexts, pools or mappings than its share: counted, others as always")
+def objects(case):
+    # mode: how many, and the share of one process
+    modes = {"kept": (60000, 49152), "pools": (60000, 49152), "maps": (200000, 196608)}
+    ws = {mode: many(case, mode, f"--count={n}") for mode, (n, _) in modes.items()}
+    small = case.work("work_lifecycle", "hold", "--wait-start", "--blocks=50", "--bytes=64KiB")
+    d = start_many(case, "", *ws.values(), small)
+    before = 0
+    for mode, (n, share) in modes.items():
+        ws[mode].go()
+        ws[mode].next(mode, 60)
+        full = d.status()["counters"]["object_map_full"]
+        case.check(full - before >= n - share, f"{mode}: object_map_full {full - before}, {n - share} are over the share")
+        before = full
+        if mode == "kept":
+            small.go()
+            ledger = small.next("hold")
+            h.check_books(case, d.wait_process(small.pid, lambda p: p["alloc_count"] == ledger["alloc_count"]), ledger,
+                          "the small one")
+        ws[mode].end()
+        d.wait_gone(ws[mode].pid)
+    small.end()
     d.stop()
 
 
@@ -80,6 +198,45 @@ def sites(case):
         n = limit(d, name)
         case.check(n["used"] <= 16 == n["max"] and n["overflows"] > 0, f"limits: {n}")
     w.end()
+    d.stop()
+
+
+@h.test("ten thousand call sites in one process: totals right to the byte, the rest of the sites is one, and counted")
+def many_sites(case):
+    w = many(case, "turn", "--blocks=10000", "--stacks=10000", "--bytes=4KiB")
+    d = start_many(case, LIMITS % "sites_per_process = 256; stacks_per_second = 5000;", w)
+    w.go()
+    for turn in range(2):
+        said = w.next("turn")
+        p = d.wait_process(w.pid, lambda p: p["alloc_count"] == 10000 * (turn + 1))
+        case.equal((p["live_count"], p["live_bytes"]), (said["live_count"], said["live_bytes"]), "books")
+        case.equal(p["exact"], True, "exact")
+        n = limit(d, "sites_per_process")
+        case.check(n["used"] <= 256 == n["max"] and n["overflows"] > 0, f"limits: {n}")
+        w.go()
+    w.next("turn")
+    w.p.stdin.close()
+    w.wait()
+    d.stop()
+
+
+@h.test("loops of failing calls, of limits that are crossed and of devices that change: the daemon is not driven by them")
+def loops(case):
+    ws = {mode: many(case, mode, "--seconds=2", "--bytes=4GiB", "--wait-end") for mode in ("fail", "single", "uuids", "contexts")}
+    d = start_many(case, "", *ws.values(), rules=h.MINIMAL_RULES.replace("^train", "^work_many$"))
+    for mode, w in ws.items():
+        cpu, woken = cpu_seconds(d.pid), wakes(d.pid)
+        w.go()
+        said = w.next(mode)
+        woken = wakes(d.pid) - woken
+        share = (cpu_seconds(d.pid) - cpu) / (said["ns"] / 1e9)
+        case.check(woken < 600, f"{mode}: {said['calls']} calls have woken the daemon {woken} times")
+        case.check(share < 0.5, f"{mode}: {said['calls'] / said['ns'] * 1e9:.0f} calls a second drive the daemon to "
+                                f"{share:.2f} of a core")
+        if mode == "fail":
+            d.wait_process(w.pid, lambda p, n=said["calls"]: p["fail_count"] == n, what="each failure counted")
+        w.end()
+    case.check(len(d.records(rule="huge")) > 0, "no record of the allocations that are past a limit")
     d.stop()
 
 

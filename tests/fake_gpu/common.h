@@ -61,9 +61,11 @@ void ledger_free(struct ledger *l, unsigned int class, uint64_t bytes, int devic
 void ledger_sweep(struct ledger *l, unsigned int class, uint64_t bytes, int device); /* a free by a context's end */
 void ledger_merge(struct ledger *to, const struct ledger *from);
 uint64_t ledger_device_bytes(const struct ledger *l);
+#define LEDGER_ALONE ((void *)-1) /* there is no stand-in to compare with */
 /*
  * One JSON line with the ledger, and whether the stand-in counts the same. library: handle of dlopen() that has the
- * stand-in, NULL = the one linked. Returns 0, or 3 (an exit status) when they differ, which is said on stderr.
+ * stand-in, NULL = the one linked, or LEDGER_ALONE. Returns 0, or 3 (an exit status) when they differ, which is said on
+ * stderr.
  */
 int ledger_print(const struct ledger *l, const char *label, void *library);
 /* ledger_print() if --ledger, then waits if --wait-end; the process's exit status. */

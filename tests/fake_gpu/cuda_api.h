@@ -176,4 +176,180 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned i
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags);
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr);
 
+/* Arrays: bytes as the descriptor says */
+typedef struct CUmipmappedArray_st *CUmipmappedArray;
+typedef struct {
+	unsigned int Width, Height, Depth;
+	int Format;
+	unsigned int NumChannels, Flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+typedef struct {
+	unsigned int Width, Height;
+	int Format;
+	unsigned int NumChannels;
+} CUDA_ARRAY_DESCRIPTOR_v1;
+#define CUDA_ARRAY3D_LAYERED 0x01
+#define CUDA_ARRAY3D_CUBEMAP 0x04
+#define CUDA_ARRAY3D_SPARSE 0x40
+#define CUDA_ARRAY3D_DEFERRED_MAPPING 0x80
+CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *desc);
+CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *desc);
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels);
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array);
+
+/* CUDA 3: 32-bit sizes and device addresses */
+typedef unsigned int CUdeviceptr_v1;
+CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytes);
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int width, unsigned int height, unsigned int element);
+CUresult cuMemFree(CUdeviceptr_v1 dptr);
+CUresult cuMemAllocHost(void **pp, unsigned int bytes);
+CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags);
+
+/* Contexts */
+typedef struct CUgreenCtx_st *CUgreenCtx;
+CUresult cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice dev);
+CUresult cuCtxAttach(CUcontext *ctx, unsigned int flags);
+CUresult cuCtxDetach(CUcontext ctx);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev);
+CUresult cuGreenCtxCreate(CUgreenCtx *green, void *desc, CUdevice dev, unsigned int flags);
+CUresult cuCtxFromGreenCtx(CUcontext *ctx, CUgreenCtx green);
+CUresult cuGreenCtxDestroy(CUgreenCtx green);
+
+/* Pools: reserve in steps of 32 MiB, given back down to the threshold when a stream is synchronized */
+#define CU_MEMPOOL_ATTR_RELEASE_THRESHOLD 4
+#define CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT 5
+#define CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH 6
+#define CU_MEMPOOL_ATTR_USED_MEM_CURRENT 7
+#define CU_MEMPOOL_ATTR_USED_MEM_HIGH 8
+#define CU_MEM_ALLOCATION_TYPE_MANAGED 2
+#define CU_MEM_LOCATION_TYPE_HOST_NUMA 3
+#define CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR 1
+typedef struct {
+	unsigned char reserved[64];
+} CUmemPoolPtrExportData;
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attr, void *value);
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev);
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool);
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
+CUresult cuMemSetMemPool(CUmemLocation *location, int type, CUmemoryPool pool);
+CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool, int type, unsigned long long flags);
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, int type, unsigned long long flags);
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *share, CUdeviceptr ptr);
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr, CUmemoryPool pool, CUmemPoolPtrExportData *share);
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
+CUresult cuStreamDestroy_v2(CUstream stream);
+CUresult cuStreamSynchronize(CUstream stream);
+CUresult cuCtxSynchronize(void);
+
+/* Others' memory: file descriptors (the stand-in's are memfds), external memory, multicast */
+typedef struct CUextMemory_st *CUexternalMemory;
+typedef struct {
+	int type;
+	union {
+		int fd;
+		struct {
+			void *handle;
+			const void *name;
+		} win32;
+	} handle;
+	unsigned long long size;
+	unsigned int flags;
+	unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+typedef struct {
+	unsigned long long offset, size;
+	unsigned int flags;
+	unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
+typedef struct {
+	unsigned long long offset;
+	CUDA_ARRAY3D_DESCRIPTOR arrayDesc;
+	unsigned int numLevels;
+	unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC;
+typedef struct {
+	unsigned int numDevices;
+	size_t size;
+	unsigned long long handleTypes, flags;
+} CUmulticastObjectProp;
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle, int type, unsigned long long flags);
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable, int type);
+CUresult cuImportExternalMemory(CUexternalMemory *ext, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc);
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *ptr, CUexternalMemory ext, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc);
+CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *array, CUexternalMemory ext,
+						 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc);
+CUresult cuDestroyExternalMemory(CUexternalMemory ext);
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *handle, const CUmulticastObjectProp *prop);
+CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice dev);
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mc, size_t offset, CUmemGenericAllocationHandle memory,
+			    size_t memory_offset, size_t bytes, unsigned long long flags);
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mc, size_t offset, CUdeviceptr ptr, size_t bytes, unsigned long long flags);
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mc, CUdevice dev, size_t offset, size_t bytes);
+
+/*
+ * Graphs. A captured allocation gets an address at once and memory at the launch; a second launch with any of it live is
+ * refused (1) unless instantiated with AUTO_FREE_ON_LAUNCH; a block freed within its capture never shows outside, and its
+ * address is given out again in the same capture; a free in a capture of a block that is no graph's is refused (1);
+ * destroying graph or executable frees nothing.
+ */
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUevent_st *CUevent;
+#define CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH 1
+#define CU_GRAPH_NODE_TYPE_EMPTY 5
+#define CU_GRAPH_NODE_TYPE_MEM_ALLOC 10
+#define CU_GRAPH_NODE_TYPE_MEM_FREE 11
+#define CU_STREAM_CAPTURE_MODE_GLOBAL 0
+#define CU_STREAM_CAPTURE_MODE_RELAXED 2
+typedef struct {
+	CUmemPoolProps poolProps;
+	const CUmemAccessDesc *accessDescs;
+	size_t accessDescCount, bytesize;
+	CUdeviceptr dptr;
+} CUDA_MEM_ALLOC_NODE_PARAMS;
+typedef struct {
+	int type;
+	int reserved0[3];
+	union {
+		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+		struct {
+			CUdeviceptr dptr;
+		} free;
+		long long reserved1[29];
+	};
+	long long reserved2;
+} CUgraphNodeParams;
+typedef struct {
+	unsigned long long flags;
+	CUstream hUploadStream;
+	CUgraphNode hErrNode_out;
+	int result_out;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
+CUresult cuStreamBeginCapture(CUstream stream);
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode);
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *deps, const void *edges, size_t n, int mode);
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph);
+CUresult cuEventCreate(CUevent *event, unsigned int flags);
+CUresult cuEventDestroy_v2(CUevent event);
+CUresult cuEventRecord(CUevent event, CUstream stream);
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags); /* joins a capture */
+CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
+CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *params);
+CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr dptr);
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *params);
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const void *edges, size_t n, CUgraphNodeParams *params);
+CUresult cuGraphClone(CUgraph *clone, CUgraph original);
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t size);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream);
+CUresult cuGraphDestroy(CUgraph graph);
+CUresult cuGraphExecDestroy(CUgraphExec exec);
+CUresult cuDeviceGraphMemTrim(CUdevice dev);
+
 #pragma GCC visibility pop

@@ -12,13 +12,14 @@
 
 #define FAKE_GPU_MAX 8
 #define FAKE_GPU_SLOTS 1024
-#define FAKE_GPU_CLASSES 8 /* as enum mem_class in bpf/event.h */
+#define FAKE_GPU_CLASSES 9 /* as enum mem_class in bpf/event.h */
 
 /* Totals of this process as the stand-in itself has them, counted from its own tables of live blocks. */
 struct fake_gpu_totals {
 	uint64_t live_bytes[FAKE_GPU_CLASSES], live_count[FAKE_GPU_CLASSES];
-	uint64_t device_bytes[FAKE_GPU_MAX]; /* by the process's own ordinal; device, array, physical and async memory */
-	uint64_t alloc_count, fail_count;
+	uint64_t device_bytes[FAKE_GPU_MAX]; /* by the process's own ordinal; the device classes */
+	uint64_t alloc_count; /* imports too, and the blocks that a graph's launch makes */
+	uint64_t fail_count;
 	uint64_t free_count;	  /* blocks that ended, swept ones included */
 	uint64_t swept_count;	  /* ... of them by a context's end */
 	uint64_t free_fail_count; /* frees that were refused: double, or of nothing */

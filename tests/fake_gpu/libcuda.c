@@ -14,19 +14,12 @@ enum driver_state {
 	DRIVER_FORKED, /* a context does not survive fork: all calls of the child fail, as in the real driver */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below but slot's bytes */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below but slot's numbers */
 static int state;
 static struct fake_gpu_slot *slot;
 static int device_count; /* visible ones */
 static int physical[FAKE_GPU_MAX]; /* index of each ordinal */
 static uint64_t capacity;
-static struct CUctx_st contexts[CONTEXT_MAX];
-
-#define STACK_DEPTH_MAX 16
-static __thread struct {
-	struct CUctx_st *stack[STACK_DEPTH_MAX];
-	int depth;
-} current;
 
 bool out_is_plausible(const volatile void *p)
 {
@@ -106,12 +99,9 @@ CUresult cuInit(unsigned int flags)
 		capacity = state_device_bytes();
 		slot = state_claim();
 		if (!slot || !device_count) {
-			r = slot ? 100 /* no device */ : CUDA_ERROR_OUT_OF_MEMORY;
+			r = slot ? ERROR_NO_DEVICE : CUDA_ERROR_OUT_OF_MEMORY;
 		} else {
-			for (int i = 0; i < CONTEXT_MAX; i++)
-				contexts[i].id = (uint32_t)i + 1;
-			for (int i = 0; i < FAKE_GPU_MAX; i++)
-				contexts[i].device = i;
+			contexts_init();
 			pthread_atfork(NULL, NULL, in_child);
 			__atomic_store_n(&state, DRIVER_READY, __ATOMIC_RELEASE);
 		}
@@ -130,23 +120,7 @@ bool device_is_valid(CUdevice dev)
 	return dev >= 0 && dev < device_count;
 }
 
-CUresult context_current(struct CUctx_st **ret)
-{
-	CUresult r = driver_ready();
-	struct CUctx_st *c;
-
-	if (r)
-		return r;
-	c = current.depth ? current.stack[current.depth - 1] : NULL;
-	if (!c)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!c->is_alive)
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	*ret = c;
-	return CUDA_SUCCESS;
-}
-
-bool device_charge(int device, uint64_t bytes)
+bool device_charge_plain(int device, uint64_t bytes)
 {
 	uint64_t *used = &slot->used_bytes[physical[device]], was = __atomic_load_n(used, __ATOMIC_RELAXED);
 
@@ -157,9 +131,35 @@ bool device_charge(int device, uint64_t bytes)
 	return true;
 }
 
+bool device_charge(int device, uint64_t bytes)
+{
+	if (device_charge_plain(device, bytes))
+		return true;
+	pool_reclaim(device);
+	return device_charge_plain(device, bytes);
+}
+
 void device_uncharge(int device, uint64_t bytes)
 {
 	__atomic_fetch_sub(&slot->used_bytes[physical[device]], bytes, __ATOMIC_RELAXED);
+}
+
+void device_context_count(int device, int change)
+{
+	__atomic_fetch_add(&slot->contexts[physical[device]], change, __ATOMIC_RELAXED);
+}
+
+int device_physical(int device)
+{
+	return device < 0 ? -1 : physical[device];
+}
+
+int device_ordinal(int index)
+{
+	for (int i = 0; i < device_count; i++)
+		if (physical[i] == index)
+			return i;
+	return -1;
 }
 
 CUresult cuDriverGetVersion(int *version)
@@ -178,15 +178,25 @@ static const struct {
 	{ CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument" },
 	{ CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory" },
 	{ CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error" },
-	{ 100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected" },
+	{ ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected" },
 	{ CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal" },
 	{ CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context" },
 	{ CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed" },
+	{ ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle" },
+	{ ERROR_ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state" },
 	{ CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
 	  "part or all of the requested memory range is already mapped" },
 	{ CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
 	  "pointer does not correspond to a registered memory region" },
 	{ CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported" },
+	{ ERROR_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+	  "operation not permitted when stream is capturing" },
+	{ ERROR_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+	  "operation failed due to a previous error during capture" },
+	{ ERROR_CAPTURE_UNMATCHED, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+	  "capture was not ended in the same stream as it began" },
+	{ ERROR_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+	  "capturing stream has unjoined work" },
 	{ CUDA_ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error" },
 };
 
@@ -221,7 +231,7 @@ CUresult cuDeviceGetCount(int *count)
 	return CUDA_SUCCESS;
 }
 
-static CUresult device_check(CUdevice dev, const volatile void *out)
+CUresult device_check(CUdevice dev, const volatile void *out)
 {
 	if (driver_ready())
 		return CUDA_ERROR_NOT_INITIALIZED;
@@ -289,252 +299,6 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 	used = __atomic_load_n(&slot->used_bytes[physical[c->device]], __ATOMIC_RELAXED);
 	*free_bytes = capacity > used ? capacity - used : 0;
 	*total_bytes = capacity;
-	return CUDA_SUCCESS;
-}
-
-/* A context counts for NVML's overhead figure while it is alive. */
-static void context_alive(struct CUctx_st *c, bool is_alive)
-{
-	if (c->is_alive == is_alive)
-		return;
-	c->is_alive = is_alive;
-	__atomic_fetch_add(&slot->contexts[physical[c->device]], is_alive ? 1 : -1, __ATOMIC_RELAXED);
-}
-
-static CUresult context_push(struct CUctx_st *c)
-{
-	if (current.depth == STACK_DEPTH_MAX)
-		return CUDA_ERROR_INVALID_VALUE;
-	current.stack[current.depth++] = c;
-	return CUDA_SUCCESS;
-}
-
-/* NULL is allowed; anything else has to be a living context. */
-static bool context_is_valid(CUcontext ctx)
-{
-	uintptr_t at = (uintptr_t)ctx - (uintptr_t)contexts;
-
-	if (!ctx)
-		return true;
-	return at < sizeof(contexts) && at % sizeof(contexts[0]) == 0 && ctx->is_alive;
-}
-
-static CUresult context_create(CUcontext *ctx, CUdevice dev)
-{
-	CUresult r = device_check(dev, ctx);
-	struct CUctx_st *c = NULL;
-
-	if (r)
-		return r;
-	pthread_mutex_lock(&lock);
-	for (int i = FAKE_GPU_MAX; i < CONTEXT_MAX && !c; i++)
-		if (!contexts[i].is_alive)
-			c = &contexts[i];
-	if (c) {
-		c->device = dev;
-		context_alive(c, true);
-	}
-	pthread_mutex_unlock(&lock);
-	if (!c)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = context_push(c);
-	if (!r)
-		*ctx = c;
-	return r;
-}
-
-CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
-{
-	(void)flags;
-	return context_create(ctx, dev);
-}
-
-CUresult cuCtxCreate_v3(CUcontext *ctx, void *params, int n_params, unsigned int flags, CUdevice dev)
-{
-	(void)params;
-	(void)n_params;
-	(void)flags;
-	return context_create(ctx, dev);
-}
-
-CUresult cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned int flags, CUdevice dev)
-{
-	(void)params;
-	(void)flags;
-	return context_create(ctx, dev);
-}
-
-CUresult cuCtxDestroy_v2(CUcontext ctx)
-{
-	if (driver_ready())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!ctx || !context_is_valid(ctx) || ctx < contexts + FAKE_GPU_MAX)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	block_sweep(ctx->id);
-	if (current.depth && current.stack[current.depth - 1] == ctx)
-		current.depth--;
-	pthread_mutex_lock(&lock);
-	context_alive(ctx, false);
-	pthread_mutex_unlock(&lock);
-	return CUDA_SUCCESS;
-}
-
-CUresult cuCtxSetCurrent(CUcontext ctx)
-{
-	if (driver_ready())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!context_is_valid(ctx))
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (current.depth)
-		current.depth--;
-	return ctx ? context_push(ctx) : CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetCurrent(CUcontext *ctx)
-{
-	if (driver_ready())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!out_is_plausible(ctx))
-		return CUDA_ERROR_INVALID_VALUE;
-	*ctx = current.depth ? current.stack[current.depth - 1] : NULL;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPushCurrent_v2(CUcontext ctx)
-{
-	if (driver_ready())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!ctx || !context_is_valid(ctx))
-		return CUDA_ERROR_INVALID_CONTEXT;
-	return context_push(ctx);
-}
-
-CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
-{
-	if (driver_ready())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!current.depth)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	current.depth--;
-	if (out_is_plausible(ctx))
-		*ctx = current.stack[current.depth];
-	return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetDevice(CUdevice *device)
-{
-	struct CUctx_st *c;
-	CUresult r = context_current(&c);
-
-	if (r)
-		return r;
-	if (!out_is_plausible(device))
-		return CUDA_ERROR_INVALID_VALUE;
-	*device = c->device;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
-{
-	struct CUctx_st *c = ctx;
-	CUresult r = ctx ? driver_ready() : context_current(&c);
-
-	if (r)
-		return r;
-	if (!context_is_valid(c))
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!out_is_plausible(device))
-		return CUDA_ERROR_INVALID_VALUE;
-	*device = c->device;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuCtxSynchronize(void)
-{
-	struct CUctx_st *c;
-
-	return context_current(&c);
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
-{
-	CUresult r = device_check(dev, ctx);
-
-	if (r)
-		return r;
-	pthread_mutex_lock(&lock);
-	contexts[dev].refs++;
-	context_alive(&contexts[dev], true);
-	pthread_mutex_unlock(&lock);
-	*ctx = &contexts[dev];
-	return CUDA_SUCCESS;
-}
-
-static CUresult primary_release(CUdevice dev)
-{
-	bool is_last;
-
-	if (driver_ready())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!device_is_valid(dev))
-		return CUDA_ERROR_INVALID_DEVICE;
-	pthread_mutex_lock(&lock);
-	if (!contexts[dev].refs) {
-		pthread_mutex_unlock(&lock);
-		return CUDA_ERROR_INVALID_CONTEXT;
-	}
-	is_last = --contexts[dev].refs == 0;
-	pthread_mutex_unlock(&lock);
-	if (!is_last)
-		return CUDA_SUCCESS;
-	block_sweep(contexts[dev].id);
-	pthread_mutex_lock(&lock);
-	context_alive(&contexts[dev], false);
-	pthread_mutex_unlock(&lock);
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
-{
-	return primary_release(dev);
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
-{
-	return primary_release(dev);
-}
-
-/* All memory of the context ends; whoever holds it may go on with it, as after cudaDeviceReset() and a new retain. */
-static CUresult primary_reset(CUdevice dev)
-{
-	if (driver_ready())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!device_is_valid(dev))
-		return CUDA_ERROR_INVALID_DEVICE;
-	block_sweep(contexts[dev].id);
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxReset(CUdevice dev)
-{
-	return primary_reset(dev);
-}
-
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
-{
-	return primary_reset(dev);
-}
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
-{
-	CUresult r = device_check(dev, flags);
-
-	if (r)
-		return r;
-	if (!out_is_plausible(active))
-		return CUDA_ERROR_INVALID_VALUE;
-	*flags = 0;
-	*active = contexts[dev].is_alive;
 	return CUDA_SUCCESS;
 }
 

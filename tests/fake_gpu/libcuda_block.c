@@ -27,11 +27,16 @@ struct shard {
 	struct block *table; /* open addressing */
 	uint32_t bits, used;
 	uint64_t next; /* first address never handed out, from the shard's base */
+	uint64_t next_serial;
 	struct addr_stack freed[ORDER_MAX + 1];
 	uint64_t alloc_count, free_count, swept_count, fail_count, free_fail_count;
 } __attribute__((aligned(64)));
 
-static struct shard shards[SHARD_COUNT] = { [0 ... SHARD_COUNT - 1] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
+/* The last one has the addresses that fit into 32 bits. */
+static struct shard shards[SHARD_COUNT + 1] = { [0 ... SHARD_COUNT] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
+#define LOW (&shards[SHARD_COUNT])
+#define LOW_BASE 0x20000000ull
+#define LOW_END 0x100000000ull
 static uint32_t next_thread;
 static __thread struct shard *thread_shard;
 
@@ -46,6 +51,8 @@ static struct shard *shard_of(uint64_t addr)
 {
 	if (addr >= ARENA_BASE && addr < ARENA_END)
 		return &shards[(addr - ARENA_BASE) >> SHARD_BITS];
+	if (addr >= LOW_BASE && addr < LOW_END)
+		return LOW;
 	return &shards[(addr * 0x9e3779b97f4a7c15ull) >> 58];
 }
 
@@ -115,7 +122,7 @@ static void table_remove(struct shard *s, struct block *b)
 	s->used--;
 }
 
-static unsigned int order_of(uint64_t bytes)
+unsigned int block_order(uint64_t bytes)
 {
 	unsigned int order = bytes <= 1 ? 0 : 64 - (unsigned int)__builtin_clzll(bytes - 1);
 
@@ -132,9 +139,11 @@ static uint64_t addr_take(struct shard *s, unsigned int order)
 		return f->v[--f->len];
 	align = 1ull << (order > 21 ? 21 : order);
 	at = (s->next + align - 1) & ~(align - 1);
-	if (at + (1ull << order) > 1ull << SHARD_BITS)
+	if (at + (1ull << order) > (s == LOW ? LOW_END - LOW_BASE : 1ull << SHARD_BITS))
 		return 0;
 	s->next = at + (1ull << order);
+	if (s == LOW)
+		return LOW_BASE + at;
 	return ARENA_BASE + ((uint64_t)(s - shards) << SHARD_BITS) + at;
 }
 
@@ -155,99 +164,159 @@ static void addr_give(struct shard *s, uint64_t addr, unsigned int order)
 	f->v[f->len++] = addr;
 }
 
-static bool is_charged(unsigned int class)
+static bool is_charged(const struct block *b)
 {
-	return (CLASS_DEVICE_MASK >> class) & 1;
+	return (CLASS_DEVICE_MASK >> b->class) & 1;
 }
 
-/* Opening another process's memory is not an allocation, and closing it is not a free. */
-static bool is_counted(unsigned int class)
+static bool charge(const struct block *b)
 {
-	return class != CLASS_IMPORTED;
+	if (b->pool)
+		return pool_take(b->pool, b->bytes);
+	return !is_charged(b) || device_charge(b->device, b->bytes);
 }
 
-static CUresult fail(CUresult error)
+static void uncharge(const struct block *b)
+{
+	if (b->pool)
+		pool_give(b->pool, b->bytes);
+	else if (is_charged(b))
+		device_uncharge(b->device, b->bytes);
+}
+
+CUresult fail(CUresult error)
 {
 	block_count_fail();
 	return error;
 }
 
-CUresult block_new(unsigned int class, uint64_t bytes, int device, uint32_t owner, uint64_t *ret_addr)
+/* With the lock. The table has room. */
+static void shard_put(struct shard *s, struct block *b)
 {
-	struct block b = { .bytes = bytes, .owner = owner, .class = (uint8_t)class, .device = (int8_t)device };
-	struct shard *s = own_shard();
+	b->serial = (++s->next_serial << 7) | (uint64_t)(s - shards);
+	b->refs = 1;
+	table_put(s, b);
+	s->used++;
+}
 
-	if (!bytes)
-		return fail(CUDA_ERROR_INVALID_VALUE);
-	b.order = (uint8_t)order_of(bytes);
-	if (b.order > ORDER_MAX)
+CUresult block_new(const struct block *what, bool low, uint64_t *ret_addr)
+{
+	struct shard *s = low ? LOW : own_shard();
+	struct block b = *what;
+
+	b.order = (uint8_t)block_order(b.bytes);
+	if (b.order > ORDER_MAX || !charge(&b))
 		return fail(CUDA_ERROR_OUT_OF_MEMORY);
-	if (is_charged(class) && !device_charge(device, bytes))
-		return fail(CUDA_ERROR_OUT_OF_MEMORY);
+	b.addr = 0;
 	pthread_mutex_lock(&s->lock);
 	if (table_grow(s))
 		b.addr = addr_take(s, b.order);
+	/* Memory that the program registered may lie in between. */
+	while (low && b.addr && table_find(s, b.addr))
+		b.addr = addr_take(s, b.order);
 	if (b.addr) {
-		table_put(s, &b);
-		s->used++;
-		s->alloc_count += is_counted(class);
+		shard_put(s, &b);
+		s->alloc_count++;
 	} else {
 		s->fail_count++;
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!b.addr) {
-		if (is_charged(class))
-			device_uncharge(device, bytes);
+		uncharge(&b);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*ret_addr = b.addr;
 	return CUDA_SUCCESS;
 }
 
-CUresult block_adopt(unsigned int class, uint64_t addr, uint64_t bytes, int device, uint32_t owner, CUresult taken)
+static CUresult put_at(const struct block *what, CUresult taken, bool counts)
 {
-	struct block b = {
-		.addr = addr, .bytes = bytes, .owner = owner, .class = (uint8_t)class, .device = (int8_t)device,
-	};
-	struct shard *s = shard_of(addr);
+	struct shard *s = shard_of(what->addr);
+	struct block b = *what;
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&s->lock);
-	if (table_find(s, addr)) {
+	if (table_find(s, b.addr))
 		r = taken;
-	} else if (!table_grow(s)) {
+	else if (!table_grow(s))
 		r = CUDA_ERROR_OUT_OF_MEMORY;
-	} else {
-		table_put(s, &b);
-		s->used++;
-		s->alloc_count++;
-	}
-	if (r)
-		s->fail_count++;
+	else
+		shard_put(s, &b);
+	s->alloc_count += counts && !r;
+	s->fail_count += counts && r;
 	pthread_mutex_unlock(&s->lock);
 	return r;
 }
 
-CUresult block_end(uint64_t addr, uint32_t class_mask, CUresult missing)
+CUresult block_adopt(const struct block *what, CUresult taken)
+{
+	return put_at(what, taken, true);
+}
+
+bool block_put(const struct block *b)
+{
+	return !put_at(b, CUDA_ERROR_UNKNOWN, false);
+}
+
+bool block_ref(uint64_t addr, uint64_t serial)
+{
+	struct shard *s = shard_of(addr);
+	struct block *b;
+	bool is_it;
+
+	pthread_mutex_lock(&s->lock);
+	b = table_find(s, addr);
+	is_it = b && b->serial == serial;
+	if (is_it) {
+		b->refs++;
+		s->alloc_count++;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return is_it;
+}
+
+bool block_take(uint64_t addr, uint32_t kinds, struct block *ret)
+{
+	struct shard *s = shard_of(addr);
+	struct block *b;
+	bool is_it;
+
+	pthread_mutex_lock(&s->lock);
+	b = table_find(s, addr);
+	is_it = b && (kinds >> b->kind) & 1;
+	if (is_it) {
+		*ret = *b;
+		table_remove(s, b);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return is_it;
+}
+
+CUresult block_end(uint64_t addr, uint32_t kinds, CUresult missing)
 {
 	struct shard *s = shard_of(addr);
 	struct block *b, was;
 
 	pthread_mutex_lock(&s->lock);
 	b = table_find(s, addr);
-	if (!b || !((class_mask >> b->class) & 1)) {
+	if (!b || !((kinds >> b->kind) & 1)) {
 		s->free_fail_count++;
 		pthread_mutex_unlock(&s->lock);
 		return missing;
 	}
+	s->free_count++;
 	was = *b;
-	table_remove(s, b);
-	if (was.order)
-		addr_give(s, addr, was.order);
-	s->free_count += is_counted(was.class);
+	if (--b->refs == 0) {
+		table_remove(s, b);
+		if (was.order)
+			addr_give(s, addr, was.order);
+	}
 	pthread_mutex_unlock(&s->lock);
-	if (is_charged(was.class))
-		device_uncharge(was.device, was.bytes);
+	if (was.refs > 1)
+		return CUDA_SUCCESS;
+	uncharge(&was);
+	if (was.kind == BLOCK_GRAPH)
+		graph_block_ended(addr);
 	return CUDA_SUCCESS;
 }
 
@@ -264,6 +333,24 @@ bool block_find(uint64_t addr, struct block *ret)
 	return b;
 }
 
+bool block_find_within(uint64_t addr, struct block *ret)
+{
+	bool found = block_find(addr, ret);
+
+	for (struct shard *s = shards; s <= LOW && !found; s++) {
+		pthread_mutex_lock(&s->lock);
+		for (uint32_t i = 0, n = s->table ? 1u << s->bits : 0; i < n && !found; i++) {
+			const struct block *b = &s->table[i];
+
+			found = b->addr && addr >= b->addr && addr - b->addr < b->bytes;
+			if (found)
+				*ret = *b;
+		}
+		pthread_mutex_unlock(&s->lock);
+	}
+	return found;
+}
+
 static void shard_sweep(struct shard *s, uint32_t owner)
 {
 	uint32_t n = s->table ? 1u << s->bits : 0;
@@ -271,25 +358,22 @@ static void shard_sweep(struct shard *s, uint32_t owner)
 	for (uint32_t i = 0; i < n;) {
 		struct block was = s->table[i];
 
-		/* Stream-ordered memory belongs to its pool, and pools to the device: it outlives the context, as the
-		 * real driver was seen to do (tests/gpu/driver_facts.c). */
-		if (!was.addr || was.owner != owner || was.class == CLASS_ASYNC) {
+		if (!was.addr || was.owner != owner) {
 			i++;
 			continue;
 		}
 		table_remove(s, &s->table[i]); /* another may have moved to i: look again */
 		if (was.order)
 			addr_give(s, was.addr, was.order);
-		if (is_charged(was.class))
-			device_uncharge(was.device, was.bytes);
-		s->free_count += is_counted(was.class);
-		s->swept_count += is_counted(was.class);
+		uncharge(&was);
+		s->free_count += was.refs;
+		s->swept_count += was.refs;
 	}
 }
 
 void block_sweep(uint32_t owner)
 {
-	for (struct shard *s = shards; s < shards + SHARD_COUNT; s++) {
+	for (struct shard *s = shards; s <= LOW; s++) {
 		pthread_mutex_lock(&s->lock);
 		shard_sweep(s, owner);
 		pthread_mutex_unlock(&s->lock);
@@ -325,16 +409,16 @@ void block_count_free(void)
 
 void block_totals(struct fake_gpu_totals *t)
 {
-	for (struct shard *s = shards; s < shards + SHARD_COUNT; s++) {
+	for (struct shard *s = shards; s <= LOW; s++) {
 		pthread_mutex_lock(&s->lock);
 		for (uint32_t i = 0, n = s->table ? 1u << s->bits : 0; i < n; i++) {
 			const struct block *b = &s->table[i];
 
 			if (!b->addr)
 				continue;
-			t->live_bytes[b->class] += b->bytes;
-			t->live_count[b->class]++;
-			if (is_charged(b->class))
+			t->live_bytes[b->class] += b->bytes * b->refs;
+			t->live_count[b->class] += b->refs;
+			if (is_charged(b))
 				t->device_bytes[b->device] += b->bytes;
 		}
 		t->alloc_count += s->alloc_count;

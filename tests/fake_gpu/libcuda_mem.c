@@ -1,42 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /* The stand-in driver's calls for memory that has a pointer. None of them calls another exported one: a probe on each must
  * fire once a call. */
-#include <pthread.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "libcuda.h"
 
-#define MASK(class) (1u << (class))
 #define PITCH_ALIGN 512u
 
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct CUmemPoolHandle_st pools[POOL_MAX];
-
-static CUresult fail(CUresult error)
-{
-	block_count_fail();
-	return error;
-}
-
-/* Memory that goes with the thread's context. */
-static CUresult alloc_here(unsigned int class, CUdeviceptr *dptr, size_t bytes)
+static CUresult alloc_at(struct block *b, bool low, uint64_t *ret_addr)
 {
 	struct CUctx_st *c;
 	CUresult r = context_current(&c);
-	uint64_t addr;
 
+	if (!r)
+		r = capture_forbids();
 	if (r)
 		return fail(r);
-	if (!out_is_plausible(dptr))
+	if (!b->bytes)
 		return fail(CUDA_ERROR_INVALID_VALUE);
-	r = block_new(class, bytes, c->device, c->id, &addr);
-	if (!r)
-		*dptr = addr;
-	return r;
+	b->device = (int8_t)c->device;
+	b->owner = c->owner;
+	return block_new(b, low, ret_addr);
 }
 
-static CUresult free_here(CUdeviceptr dptr, uint32_t mask)
+CUresult alloc_here(unsigned int class, enum block_kind kind, uint64_t *ret_addr, uint64_t bytes)
+{
+	struct block b = { .class = (uint8_t)class, .kind = (uint8_t)kind, .bytes = bytes };
+
+	return alloc_at(&b, false, ret_addr);
+}
+
+CUresult free_here(uint64_t addr, uint32_t kinds, CUresult missing)
 {
 	CUresult r = driver_ready();
 
@@ -44,42 +36,122 @@ static CUresult free_here(CUdeviceptr dptr, uint32_t mask)
 		block_count_free_fail();
 		return r;
 	}
-	return block_end(dptr, mask, CUDA_ERROR_INVALID_VALUE);
+	return block_end(addr, kinds, missing);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
 {
-	return alloc_here(CLASS_DEVICE, dptr, bytes);
+	uint64_t addr;
+	CUresult r;
+
+	if (!out_is_plausible(dptr))
+		return fail(CUDA_ERROR_INVALID_VALUE);
+	r = alloc_here(CLASS_DEVICE, BLOCK_POINTER, &addr, bytes);
+	if (!r)
+		*dptr = addr;
+	return r;
+}
+
+/* An address that fits into 32 bits. */
+static CUresult alloc_low(CUdeviceptr_v1 *dptr, uint64_t bytes)
+{
+	struct block b = { .class = CLASS_DEVICE, .kind = BLOCK_POINTER, .bytes = bytes };
+	uint64_t addr;
+	CUresult r = alloc_at(&b, true, &addr);
+
+	if (!r)
+		*dptr = (CUdeviceptr_v1)addr;
+	return r;
+}
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytes)
+{
+	return out_is_plausible(dptr) ? alloc_low(dptr, bytes) : fail(CUDA_ERROR_INVALID_VALUE);
+}
+
+/* 0 with the pitch and all the bytes. */
+static CUresult pitch_bytes(size_t width, size_t height, unsigned int element, size_t *ret_pitch, size_t *ret_bytes)
+{
+	*ret_pitch = (width + PITCH_ALIGN - 1) & ~(size_t)(PITCH_ALIGN - 1);
+	if ((element != 4 && element != 8 && element != 16) || !width || !height)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (*ret_pitch < width || __builtin_mul_overflow(*ret_pitch, height, ret_bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned int element)
 {
-	size_t aligned = (width + PITCH_ALIGN - 1) & ~(size_t)(PITCH_ALIGN - 1), bytes;
-	CUresult r;
+	size_t aligned, bytes = 0;
+	uint64_t addr;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-	if (!out_is_plausible(pitch) || (element != 4 && element != 8 && element != 16) || !width || !height)
-		return fail(CUDA_ERROR_INVALID_VALUE);
-	if (aligned < width || __builtin_mul_overflow(aligned, height, &bytes))
-		return fail(CUDA_ERROR_OUT_OF_MEMORY);
-	r = alloc_here(CLASS_DEVICE, dptr, bytes);
+	if (out_is_plausible(pitch) && out_is_plausible(dptr))
+		r = pitch_bytes(width, height, element, &aligned, &bytes);
+	if (r)
+		return fail(r);
+	r = alloc_here(CLASS_DEVICE, BLOCK_POINTER, &addr, bytes);
+	if (r)
+		return r;
+	*pitch = aligned;
+	*dptr = addr;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int width, unsigned int height,
+			 unsigned int element)
+{
+	size_t aligned, bytes = 0;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+	if (out_is_plausible(pitch) && out_is_plausible(dptr))
+		r = pitch_bytes(width, height, element, &aligned, &bytes);
+	if (!r && aligned > UINT32_MAX)
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r)
+		return fail(r);
+	r = alloc_low(dptr, bytes);
 	if (!r)
-		*pitch = aligned;
+		*pitch = (unsigned int)aligned;
 	return r;
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
 {
-	if (flags != 1 && flags != 2) /* global or host */
+	uint64_t addr;
+	CUresult r;
+
+	if (!out_is_plausible(dptr) || (flags != 1 && flags != 2)) /* global or host */
 		return fail(CUDA_ERROR_INVALID_VALUE);
-	return alloc_here(CLASS_MANAGED, dptr, bytes);
+	r = alloc_here(CLASS_MANAGED, BLOCK_SYNC, &addr, bytes);
+	if (!r)
+		*dptr = addr;
+	return r;
 }
 
 /* Freeing nothing is allowed and changes nothing. */
+static CUresult free_pointer(uint64_t addr)
+{
+	CUresult r;
+
+	if (!addr)
+		return driver_ready();
+	r = capture_forbids();
+	if (r) {
+		block_count_free_fail();
+		return r;
+	}
+	return free_here(addr, KIND(BLOCK_POINTER) | KIND(BLOCK_SYNC) | KIND(BLOCK_GRAPH), CUDA_ERROR_INVALID_VALUE);
+}
+
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
-	if (!dptr)
-		return driver_ready();
-	return free_here(dptr, MASK(CLASS_DEVICE) | MASK(CLASS_MANAGED) | MASK(CLASS_ASYNC));
+	return free_pointer(dptr);
+}
+
+CUresult cuMemFree(CUdeviceptr_v1 dptr)
+{
+	return free_pointer(dptr);
 }
 
 /* There is nothing behind an address to be set. */
@@ -95,12 +167,12 @@ CUresult cuMemsetD8_v2(CUdeviceptr dptr, unsigned char value, size_t bytes)
 
 static CUresult alloc_host(void **p, size_t bytes)
 {
-	CUdeviceptr addr;
+	uint64_t addr;
 	CUresult r;
 
 	if (!out_is_plausible(p))
 		return fail(CUDA_ERROR_INVALID_VALUE);
-	r = alloc_here(CLASS_HOST, &addr, bytes);
+	r = alloc_here(CLASS_HOST, BLOCK_HOST, &addr, bytes);
 	if (!r)
 		*p = (void *)(uintptr_t)addr;
 	return r;
@@ -111,6 +183,11 @@ CUresult cuMemAllocHost_v2(void **p, size_t bytes)
 	return alloc_host(p, bytes);
 }
 
+CUresult cuMemAllocHost(void **pp, unsigned int bytes)
+{
+	return alloc_host(pp, bytes);
+}
+
 CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned int flags)
 {
 	if (flags & ~7u)
@@ -118,20 +195,15 @@ CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned int flags)
 	return alloc_host(p, bytes);
 }
 
+/* Registered pages are not ours to free. */
 CUresult cuMemFreeHost(void *p)
 {
-	struct block b;
-
-	/* Registered pages are not ours to free. */
-	if (block_find((uintptr_t)p, &b) && !b.order) {
-		block_count_free_fail();
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	return free_here((uintptr_t)p, MASK(CLASS_HOST));
+	return free_here((uintptr_t)p, KIND(BLOCK_HOST), CUDA_ERROR_INVALID_VALUE);
 }
 
-CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
+static CUresult host_register(void *p, size_t bytes, unsigned int flags)
 {
+	struct block b = { .class = CLASS_HOST, .kind = BLOCK_REGISTERED, .addr = (uintptr_t)p, .bytes = bytes };
 	struct CUctx_st *c;
 	CUresult r = context_current(&c);
 
@@ -140,244 +212,22 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 	if (!out_is_plausible(p) || !bytes || flags & ~15u || (uintptr_t)p + bytes < (uintptr_t)p ||
 	    (uintptr_t)p + bytes > 1ull << 47)
 		return fail(CUDA_ERROR_INVALID_VALUE);
-	return block_adopt(CLASS_HOST, (uintptr_t)p, bytes, c->device, c->id,
-			   CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	b.device = (int8_t)c->device;
+	b.owner = c->owner;
+	return block_adopt(&b, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+}
+
+CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
+{
+	return host_register(p, bytes, flags);
+}
+
+CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags)
+{
+	return host_register(p, bytes, flags);
 }
 
 CUresult cuMemHostUnregister(void *p)
 {
-	struct block b;
-
-	if (block_find((uintptr_t)p, &b) && b.order) {
-		block_count_free_fail();
-		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	}
-	if (driver_ready()) {
-		block_count_free_fail();
-		return CUDA_ERROR_NOT_INITIALIZED;
-	}
-	return block_end((uintptr_t)p, MASK(CLASS_HOST), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-}
-
-static unsigned int format_bytes(int format)
-{
-	switch (format) {
-	case 0x01: /* unsigned and signed 8 bits */
-	case 0x08:
-		return 1;
-	case 0x02: /* 16 bits, half */
-	case 0x09:
-	case 0x10:
-		return 2;
-	case 0x03: /* 32 bits, float */
-	case 0x0a:
-	case CU_AD_FORMAT_FLOAT:
-		return 4;
-	}
-	return 0;
-}
-
-static CUresult array_new(CUarray *array, size_t width, size_t height, size_t depth, int format, unsigned int channels)
-{
-	size_t bytes = format_bytes(format) * (size_t)channels;
-	CUdeviceptr addr;
-	CUresult r;
-
-	if (!out_is_plausible(array) || !bytes || (channels != 1 && channels != 2 && channels != 4) || !width)
-		return fail(CUDA_ERROR_INVALID_VALUE);
-	if (__builtin_mul_overflow(bytes, width, &bytes) || __builtin_mul_overflow(bytes, height ? height : 1, &bytes) ||
-	    __builtin_mul_overflow(bytes, depth ? depth : 1, &bytes))
-		return fail(CUDA_ERROR_OUT_OF_MEMORY);
-	r = alloc_here(CLASS_ARRAY, &addr, bytes);
-	if (!r)
-		*array = (CUarray)(uintptr_t)addr;
-	return r;
-}
-
-CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc)
-{
-	if (!out_is_plausible(desc))
-		return fail(CUDA_ERROR_INVALID_VALUE);
-	return array_new(array, desc->Width, desc->Height, 0, desc->Format, desc->NumChannels);
-}
-
-CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
-{
-	if (!out_is_plausible(desc))
-		return fail(CUDA_ERROR_INVALID_VALUE);
-	return array_new(array, desc->Width, desc->Height, desc->Depth, desc->Format, desc->NumChannels);
-}
-
-CUresult cuArrayDestroy(CUarray array)
-{
-	return free_here((uintptr_t)array, MASK(CLASS_ARRAY));
-}
-
-/* A default pool exists as long as its device. */
-static bool pool_is_valid(CUmemoryPool pool)
-{
-	uintptr_t at = (uintptr_t)pool - (uintptr_t)pools;
-
-	if (at >= sizeof(pools) || at % sizeof(pools[0]))
-		return false;
-	return at < FAKE_GPU_MAX * sizeof(pools[0]) || __atomic_load_n(&pool->is_alive, __ATOMIC_ACQUIRE);
-}
-
-static CUresult alloc_from(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool)
-{
-	struct CUctx_st *c;
-	CUresult r = context_current(&c);
-	uint64_t addr;
-	int device;
-
-	if (r)
-		return fail(r);
-	if (!out_is_plausible(dptr) || !pool_is_valid(pool))
-		return fail(CUDA_ERROR_INVALID_VALUE);
-	device = pool < pools + FAKE_GPU_MAX ? (int)(pool - pools) : pool->device;
-	r = block_new(CLASS_ASYNC, bytes, device, c->id, &addr);
-	if (!r)
-		*dptr = addr;
-	return r;
-}
-
-CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
-{
-	(void)stream;
-	return alloc_here(CLASS_ASYNC, dptr, bytes);
-}
-
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
-{
-	(void)stream;
-	return alloc_here(CLASS_ASYNC, dptr, bytes);
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
-	(void)stream;
-	return alloc_from(dptr, bytes, pool);
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
-	(void)stream;
-	return alloc_from(dptr, bytes, pool);
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
-{
-	(void)stream;
-	return free_here(dptr, MASK(CLASS_ASYNC) | MASK(CLASS_DEVICE));
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
-{
-	(void)stream;
-	return free_here(dptr, MASK(CLASS_ASYNC) | MASK(CLASS_DEVICE));
-}
-
-CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
-{
-	CUresult r = driver_ready();
-
-	if (r)
-		return r;
-	if (!out_is_plausible(pool) || !out_is_plausible(props) || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-	    !device_is_valid(props->location.id))
-		return CUDA_ERROR_INVALID_VALUE;
-	r = CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_lock(&pool_lock);
-	for (int i = FAKE_GPU_MAX; i < POOL_MAX && r; i++) {
-		if (pools[i].is_alive)
-			continue;
-		pools[i].device = props->location.id;
-		__atomic_store_n(&pools[i].is_alive, true, __ATOMIC_RELEASE);
-		*pool = &pools[i];
-		r = CUDA_SUCCESS;
-	}
-	pthread_mutex_unlock(&pool_lock);
-	return r;
-}
-
-/* What was allocated from it lives on until it is freed. */
-CUresult cuMemPoolDestroy(CUmemoryPool pool)
-{
-	if (!pool_is_valid(pool) || pool < pools + FAKE_GPU_MAX)
-		return CUDA_ERROR_INVALID_VALUE;
-	__atomic_store_n(&pool->is_alive, false, __ATOMIC_RELEASE);
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
-{
-	(void)keep_bytes;
-	return pool_is_valid(pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attr, void *value)
-{
-	(void)attr;
-	(void)value;
-	return pool_is_valid(pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
-{
-	if (driver_ready())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!out_is_plausible(pool) || !device_is_valid(dev))
-		return CUDA_ERROR_INVALID_VALUE;
-	*pool = &pools[dev];
-	return CUDA_SUCCESS;
-}
-
-struct ipc_token {
-	uint64_t magic, addr, bytes;
-	int32_t pid, device;
-};
-
-#define IPC_MAGIC 0x6370692d656b6166ull
-
-CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
-{
-	struct ipc_token t = { .magic = IPC_MAGIC, .addr = dptr, .pid = getpid() };
-	struct block b;
-
-	if (driver_ready())
-		return CUDA_ERROR_NOT_INITIALIZED;
-	if (!out_is_plausible(handle) || !block_find(dptr, &b) || b.class != CLASS_DEVICE)
-		return CUDA_ERROR_INVALID_VALUE;
-	t.bytes = b.bytes;
-	t.device = b.device;
-	memset(handle, 0, sizeof(*handle));
-	memcpy(handle, &t, sizeof(t));
-	return CUDA_SUCCESS;
-}
-
-static CUresult ipc_open(CUdeviceptr *dptr, const CUipcMemHandle *handle)
-{
-	struct ipc_token t;
-
-	memcpy(&t, handle, sizeof(t));
-	if (t.magic != IPC_MAGIC || t.pid == getpid()) /* not in the process that owns it */
-		return fail(CUDA_ERROR_INVALID_VALUE);
-	return alloc_here(CLASS_IMPORTED, dptr, t.bytes);
-}
-
-CUresult cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
-{
-	(void)flags;
-	return ipc_open(dptr, &handle);
-}
-
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
-{
-	(void)flags;
-	return ipc_open(dptr, &handle);
-}
-
-CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
-{
-	return free_here(dptr, MASK(CLASS_IMPORTED));
+	return free_here((uintptr_t)p, KIND(BLOCK_REGISTERED), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }

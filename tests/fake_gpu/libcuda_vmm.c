@@ -3,18 +3,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "libcuda.h"
+#include "libcuda_vmm.h"
 
 #define RESERVE_BASE 0x080000000000ull /* address space to map into: 8 TiB below the arena of blocks */
 #define RESERVE_END 0x100000000000ull
 #define HANDLE_BASE 0x100000000000ull /* numbers that pointers have too: only the kind tells them apart */
-
-struct physical {
-	uint64_t bytes; /* 0 = free place */
-	int device;	/* -1: host memory */
-	uint32_t refs, maps;
-	uint32_t next_free; /* of a free place */
-};
 
 struct map {
 	uint64_t addr, bytes;
@@ -27,34 +20,42 @@ struct range {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct physical *physicals;
-static uint32_t first_free = UINT32_MAX; /* the last that ended: its handle is the next to be handed out */
+static uint32_t first_free = PLACE_NONE; /* the last that ended: its handle is the next to be handed out */
 static size_t physical_len, physical_cap;
+static uint64_t next_serial;
 static struct map *maps; /* ascending by address */
 static size_t map_len, map_cap;
 static struct range *ranges;
 static size_t range_len, range_cap;
 static uint64_t next_range = RESERVE_BASE;
 
-/* The array with room for one more, or NULL; *array stays good. */
-static void *grow(void *array, size_t len, size_t size, size_t *cap)
+void vmm_lock(void)
 {
-	size_t n = *cap ? 2 * *cap : 64;
-
-	if (len < *cap)
-		return array;
-	array = realloc(array, n * size);
-	if (array)
-		*cap = n;
-	return array;
+	pthread_mutex_lock(&lock);
 }
 
-static struct physical *physical_of(uint64_t handle)
+void vmm_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+struct physical *physical_of(uint64_t handle)
 {
 	uint64_t i = (handle - HANDLE_BASE) >> 9;
 
-	if (handle < HANDLE_BASE || handle & 511 || i >= physical_len || !physicals[i].bytes)
+	if (handle < HANDLE_BASE || handle & 511 || i >= physical_len || !physicals[i].bytes || !physicals[i].is_live)
 		return NULL;
 	return &physicals[i];
+}
+
+struct physical *physical_at(uint32_t place)
+{
+	return &physicals[place];
+}
+
+uint32_t physical_place(const struct physical *p)
+{
+	return (uint32_t)(p - physicals);
 }
 
 static uint64_t handle_of(const struct physical *p)
@@ -62,39 +63,49 @@ static uint64_t handle_of(const struct physical *p)
 	return HANDLE_BASE + ((uint64_t)(p - physicals) << 9);
 }
 
-/* Ends it if nobody holds it any more. */
-static void physical_put(struct physical *p)
+void physical_put(struct physical *p)
 {
-	if (p->refs || p->maps)
+	if (p->is_live) {
+		if (p->refs || p->maps || p->binds)
+			return;
+		p->is_live = false;
+		block_count_free();
+		if (p->kind == PHYSICAL_MULTICAST)
+			multicast_ended(physical_place(p));
+		if (p->origin != PLACE_NONE) {
+			physicals[p->origin].imports--;
+			physical_put(&physicals[p->origin]);
+		}
+	}
+	if (p->imports)
 		return;
-	if (p->device >= 0)
+	if (p->device >= 0 && p->kind == PHYSICAL_CREATED)
 		device_uncharge(p->device, p->bytes);
 	p->bytes = 0;
 	p->next_free = first_free;
-	first_free = (uint32_t)(p - physicals);
-	block_count_free();
+	first_free = physical_place(p);
 }
 
-static struct physical *physical_place(void)
+struct physical *physical_new(const struct physical *what, uint64_t *ret_handle)
 {
 	struct physical *p = physicals;
 
-	if (first_free != UINT32_MAX) {
+	if (first_free != PLACE_NONE) {
 		p += first_free;
 		first_free = p->next_free;
-		return p;
+	} else {
+		p = array_grow(p, physical_len, sizeof(*p), &physical_cap);
+		if (!p)
+			return NULL;
+		physicals = p;
+		p += physical_len++;
 	}
-	p = grow(p, physical_len, sizeof(*p), &physical_cap);
-	if (!p)
-		return NULL;
-	physicals = p;
-	return &physicals[physical_len++];
-}
-
-static CUresult fail(CUresult error)
-{
-	block_count_fail();
-	return error;
+	*p = *what;
+	p->serial = ++next_serial;
+	p->refs = 1;
+	p->is_live = true;
+	*ret_handle = handle_of(p);
+	return p;
 }
 
 CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *prop, int option)
@@ -109,9 +120,9 @@ CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
 		     unsigned long long flags)
 {
+	struct physical what = { .kind = PHYSICAL_CREATED, .origin = PLACE_NONE, .bytes = bytes, .device = -1 };
 	CUresult r = driver_ready();
-	struct physical *p;
-	int device;
+	uint64_t made = 0;
 
 	if (r)
 		return fail(r);
@@ -119,23 +130,19 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 	    prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return fail(CUDA_ERROR_INVALID_VALUE);
 	if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && device_is_valid(prop->location.id))
-		device = prop->location.id;
-	else if (prop->location.type >= CU_MEM_LOCATION_TYPE_HOST && prop->location.type <= 4)
-		device = -1;
-	else
+		what.device = prop->location.id;
+	else if (prop->location.type < CU_MEM_LOCATION_TYPE_HOST || prop->location.type > 4)
 		return fail(CUDA_ERROR_INVALID_DEVICE);
-	if (device >= 0 ? !device_charge(device, bytes) : bytes > 1ull << 40)
+	what.may_share = prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	if (what.device >= 0 ? !device_charge(what.device, bytes) : bytes > 1ull << 40)
 		return fail(CUDA_ERROR_OUT_OF_MEMORY);
-	pthread_mutex_lock(&lock);
-	p = physical_place();
-	if (p)
-		*p = (struct physical){ .bytes = bytes, .device = device, .refs = 1 };
-	if (p)
-		*handle = handle_of(p);
-	pthread_mutex_unlock(&lock);
-	if (!p && device >= 0)
-		device_uncharge(device, bytes);
-	if (!p)
+	vmm_lock();
+	if (physical_new(&what, &made))
+		*handle = made;
+	vmm_unlock();
+	if (!made && what.device >= 0)
+		device_uncharge(what.device, bytes);
+	if (!made)
 		return fail(CUDA_ERROR_OUT_OF_MEMORY);
 	block_count_alloc();
 	return CUDA_SUCCESS;
@@ -144,8 +151,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct physical *p;
-	CUresult r = CUDA_SUCCESS;
+	CUresult r = driver_ready();
 
+	if (r) {
+		block_count_free_fail();
+		return r;
+	}
 	pthread_mutex_lock(&lock);
 	p = physical_of(handle);
 	if (p && p->refs) {
@@ -180,7 +191,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 	CUresult r = CUDA_ERROR_INVALID_VALUE;
 	size_t i;
 
-	if (!out_is_plausible(handle))
+	if (driver_ready() || !out_is_plausible(handle))
 		return r;
 	pthread_mutex_lock(&lock);
 	i = map_after((uintptr_t)addr);
@@ -206,7 +217,7 @@ static uint64_t range_take(uint64_t bytes)
 	}
 	if (bytes > RESERVE_END - next_range)
 		return 0;
-	r = grow(ranges, range_len, sizeof(*r), &range_cap);
+	r = array_grow(ranges, range_len, sizeof(*r), &range_cap);
 	if (!r)
 		return 0;
 	ranges = r;
@@ -265,6 +276,17 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
 	return r;
 }
 
+/* With the lock. i: the first mapping that ends after ptr. */
+static CUresult map_check(const struct physical *p, uint64_t ptr, uint64_t bytes, uint64_t offset, size_t i)
+{
+	if (!p || offset > p->bytes || bytes > p->bytes - offset || !range_of(ptr, bytes) ||
+	    (i < map_len && maps[i].addr < ptr + bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (p->kind == PHYSICAL_IMPORTED && bytes != p->bytes)
+		return CUDA_ERROR_NOT_SUPPORTED; /* all of it or nothing */
+	return CUDA_SUCCESS;
+}
+
 CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
@@ -273,20 +295,21 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllo
 	struct map *m;
 	size_t i;
 
-	if (offset || flags || !bytes || bytes % GRANULARITY || ptr % GRANULARITY)
+	if (driver_ready() || offset % GRANULARITY || flags || !bytes || bytes % GRANULARITY || ptr % GRANULARITY)
 		return r;
 	pthread_mutex_lock(&lock);
 	p = physical_of(handle);
 	i = map_after(ptr);
-	m = grow(maps, map_len, sizeof(*m), &map_cap);
+	m = array_grow(maps, map_len, sizeof(*m), &map_cap);
 	if (m)
 		maps = m;
-	if (m && p && bytes <= p->bytes && range_of(ptr, bytes) && (i == map_len || m[i].addr >= ptr + bytes)) {
+	if (m)
+		r = map_check(p, ptr, bytes, offset, i);
+	if (!r) {
 		for (size_t k = map_len++; k > i; k--)
 			maps[k] = maps[k - 1];
 		maps[i] = (struct map){ .addr = ptr, .bytes = bytes, .index = (uint32_t)(p - physicals) };
 		p->maps++;
-		r = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&lock);
 	return r;
@@ -299,6 +322,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 	uint64_t at = ptr;
 	size_t first, n = 0;
 
+	if (driver_ready())
+		return r;
 	pthread_mutex_lock(&lock);
 	first = map_after(ptr);
 	while (first + n < map_len && maps[first + n].addr == at && at < ptr + bytes)
@@ -331,6 +356,88 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *de
 	return is_mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+struct physical *physical_mapped(uint64_t addr, uint64_t bytes)
+{
+	size_t i = map_after(addr);
+
+	if (i == map_len || maps[i].addr > addr || bytes > maps[i].bytes - (addr - maps[i].addr))
+		return NULL;
+	return &physicals[maps[i].index];
+}
+
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle, int type,
+				      unsigned long long flags)
+{
+	CUresult r = driver_ready();
+	struct physical *p;
+	struct token t;
+	int fd;
+
+	if (r)
+		return r;
+	if (!out_is_plausible(shareable) || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	vmm_lock();
+	p = physical_of(handle);
+	if (p && p->may_share) {
+		token_init(&t, TOKEN_PHYSICAL, p->device);
+		t.place = physical_place(p);
+		t.serial = p->serial;
+		t.bytes = p->bytes;
+		t.number = p->kind == PHYSICAL_MULTICAST;
+	} else {
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
+	vmm_unlock();
+	if (r)
+		return r;
+	fd = token_export(&t);
+	if (fd < 0)
+		return CUDA_ERROR_UNKNOWN;
+	*(int *)shareable = fd;
+	return CUDA_SUCCESS;
+}
+
+/* With the lock: the place of what was exported here, as long as anything of it is there. */
+static uint32_t origin_of(const struct token *t)
+{
+	if (!token_is_own(t) || t->place >= physical_len || !physicals[t->place].bytes ||
+	    physicals[t->place].serial != t->serial)
+		return PLACE_NONE;
+	return (uint32_t)t->place;
+}
+
+/* Each import is a handle of its own, and no memory of this process. */
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable, int type)
+{
+	struct physical what = { .kind = PHYSICAL_IMPORTED, .may_share = true };
+	CUresult r = driver_ready();
+	uint64_t made = 0;
+	struct token t;
+
+	if (r)
+		return fail(r);
+	if (!out_is_plausible(handle) || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	    !token_import((int)(intptr_t)shareable, TOKEN_PHYSICAL, &t) || !t.bytes || t.bytes % GRANULARITY)
+		return fail(CUDA_ERROR_INVALID_VALUE);
+	what.bytes = t.bytes;
+	what.device = device_ordinal(t.device);
+	if (t.number)
+		what.kind = PHYSICAL_MULTICAST;
+	vmm_lock();
+	what.origin = origin_of(&t);
+	if (physical_new(&what, &made)) {
+		*handle = made;
+		if (what.origin != PLACE_NONE)
+			physicals[what.origin].imports++;
+	}
+	vmm_unlock();
+	if (!made)
+		return fail(CUDA_ERROR_OUT_OF_MEMORY);
+	block_count_alloc();
+	return CUDA_SUCCESS;
+}
+
 void vmm_totals(struct fake_gpu_totals *t)
 {
 	pthread_mutex_lock(&lock);
@@ -338,8 +445,12 @@ void vmm_totals(struct fake_gpu_totals *t)
 		const struct physical *p = &physicals[i];
 		unsigned int class = p->device >= 0 ? CLASS_PHYSICAL : CLASS_HOST;
 
-		if (!p->bytes)
+		if (!p->bytes || !p->is_live)
 			continue;
+		if (p->kind != PHYSICAL_CREATED) { /* others' bytes */
+			t->live_count[CLASS_IMPORTED]++;
+			continue;
+		}
 		t->live_bytes[class] += p->bytes;
 		t->live_count[class]++;
 		if (p->device >= 0)

@@ -139,7 +139,13 @@ cudaError_t cudaDeviceReset(void)
 {
 	cudaError_t r = enter();
 
-	return r ? r : driver.cuDevicePrimaryCtxReset_v2(thread_device);
+	if (!r)
+		r = driver.cuDevicePrimaryCtxReset_v2(thread_device);
+	if (!r) { /* dead until it is retained again, at the next call */
+		primary[thread_device] = NULL;
+		thread_context = NULL;
+	}
+	return r;
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)

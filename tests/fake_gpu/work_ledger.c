@@ -589,6 +589,7 @@ int main(int argc, char **argv)
 	if (with_reset) {
 		context_life(&workers[0]);
 		MUST(cuDevicePrimaryCtxReset_v2(device_count - 1));
+		MUST(cuDevicePrimaryCtxRetain(&primary[device_count - 1], device_count - 1)); /* it is dead until then */
 		for (uint64_t i = 0; i < thread_count; i++)
 			sweep(&workers[i], 0, device_count - 1);
 		run(workers, thread_count * 10);

@@ -2,6 +2,7 @@
 /* Any bytes as an ELF file: headers, segments, notes, symbol tables and names. */
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,6 +17,16 @@ static void check_offsets(const struct elf_file *f, uint64_t vaddr)
 
 	if (elf_file_offset(f, vaddr, &offset) == 0 && elf_file_vaddr(f, offset, &back) < 0)
 		abort(); /* what lies in a segment has a place in the file, and that place an address */
+}
+
+static int see_function(const char *name, uint64_t offset, uint64_t size, void *arg)
+{
+	const struct elf_file *f = arg;
+	uint64_t vaddr;
+
+	if (!name[0] || strchr(name + 1, '@') || elf_file_vaddr(f, offset, &vaddr) < 0)
+		abort();
+	return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -47,6 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	query[ARRAY_SIZE(query) - 1].vaddr = UINT64_MAX;
 	if (found != n)
+		abort();
+	if (elf_file_each_function(f, ELF_DYNSYM | ELF_SYMTAB, SYMBOLS, see_function, f) < 0)
 		abort();
 	if (elf_file_lookup(f, query, ARRAY_SIZE(query), SYMBOLS) < 0)
 		abort();

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proc/procfs.h"
+#include "proc/user_name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,13 +32,42 @@ static void fuzz_cgroup(const char *text)
 
 	if (cgroup_parse(text, &n) < 0)
 		return;
-	if (!n.path || n.path[0] != '/' || (n.user_unit && !n.unit))
+	if (!n.path || n.path[0] != '/' || (n.user_unit && !n.unit) || (n.runtime && !n.container) ||
+	    (n.pod && strlen(n.pod) != 36 && strlen(n.pod) != 32) ||
+	    (n.slurm_job && strspn(n.slurm_job, "0123456789") == 0))
 		abort();
 	touch(n.unit);
 	touch(n.user_unit);
+	touch(n.slice);
 	touch(n.container);
+	touch(n.runtime);
 	touch(n.pod);
+	touch(n.slurm_job);
 	cgroup_names_done(&n);
+}
+
+static void fuzz_status(const char *text)
+{
+	struct proc_status st;
+
+	proc_status_parse(text, &st);
+	if ((st.ns_count == 0) != (st.inner_pid == 0) || st.inner_pid > INT32_MAX)
+		abort();
+}
+
+static void fuzz_passwd(const char *text)
+{
+	static const uint32_t uids[] = { 0, 1000, 65534, UINT32_MAX };
+
+	for (size_t i = 0; i < ARRAY_SIZE(uids); i++) {
+		char *name = NULL;
+
+		if (passwd_find(text, strlen(text), uids[i], &name) < 0)
+			continue;
+		if (!name[0] || strlen(name) > USER_NAME_MAX || strpbrk(name, ":\n"))
+			abort();
+		free(name);
+	}
 }
 
 static void fuzz_maps(const char *text)
@@ -75,6 +105,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 'c':
 		fuzz_cgroup(text);
+		break;
+	case 'u':
+		fuzz_status(text);
+		break;
+	case 'p':
+		fuzz_passwd(text);
 		break;
 	case 'm':
 		fuzz_maps(text);

@@ -29,6 +29,26 @@ static void check_patterns(char *const *list, size_t len)
 	}
 }
 
+/* The probes take these as they are. */
+static void check_calls(const struct settings *s)
+{
+	if (s->calls_len > USER_CALLS_MAX)
+		abort();
+	for (size_t i = 0; i < s->calls_len; i++) {
+		const struct user_call *u = &s->calls[i];
+		const struct call_desc *d = &u->desc;
+
+		if (!u->library || !u->library[0] || !u->symbol || !u->symbol[0] || !u->file || u->line < 1)
+			abort();
+		if ((d->op != CALL_ALLOC && d->op != CALL_FREE) || d->addr_arg >= 6 || d->size_arg >= 6 || d->device_arg >= 6)
+			abort();
+		if (d->size_how == SIZE_PRODUCT && d->size_arg >= 5)
+			abort();
+		if ((d->class == CLASS_FRAMEWORK) != (d->slot == 1) || d->class >= CLASS_MAX)
+			abort();
+	}
+}
+
 static void check(const struct settings *s)
 {
 	const struct limits *l = &s->limits;
@@ -42,6 +62,7 @@ static void check(const struct settings *s)
 		abort();
 	if (l->ring_bytes < 4096 || (l->ring_bytes & (l->ring_bytes - 1)))
 		abort();
+	check_calls(s);
 	check_patterns(s->redact, s->redact_len);
 	check_patterns(s->allocators, s->allocators_len);
 	check_patterns(s->allocators_also, s->allocators_also_len);

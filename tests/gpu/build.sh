@@ -27,7 +27,7 @@ for runtime in static shared; do
 		-o "$BUILT/cuda_$runtime" tests/gpu/plain.cu
 done
 build cost nvcc -O2 -g -Xcompiler -fno-omit-frame-pointer -cudart static -o "$BUILT/cost" tests/gpu/cost.cu
-for name in plain_driver driver_facts; do
-	build $name gcc -std=gnu11 -O1 -g -fno-omit-frame-pointer -I"$CUDA/include" "tests/gpu/$name.c" \
+for name in plain_driver driver_facts memory_facts; do
+	build $name gcc -std=gnu11 -D_GNU_SOURCE -O1 -g -fno-omit-frame-pointer -I"$CUDA/include" "tests/gpu/$name.c" \
 		-L"$CUDA/lib64/stubs" -lcuda -ldl -o "$BUILT/$name"
 done

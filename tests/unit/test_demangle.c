@@ -178,4 +178,45 @@ TEST(names_that_explode)
 	EXPECT(clock_monotonic_ns() - start < 5 * NSEC_PER_SEC);
 }
 
+static void expect_signature(const char *name, const char *want)
+{
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+
+	EXPECT_EQ(demangle_signature(&sb, name, 512), want != NULL);
+	EXPECT_STR(strbuf_str(&sb), want ? want : "");
+}
+
+TEST(signatures)
+{
+	expect_signature("_ZN3c104cuda20CUDACachingAllocator6Native22NativeCachingAllocator6mallocEPPvamP11CUstream_st",
+			 "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**, signed char, "
+			 "unsigned long, CUstream_st*)");
+	expect_signature("_ZN3c104cuda20CUDACachingAllocator6NativeL16local_raw_deleteEPv",
+			 "c10::cuda::CUDACachingAllocator::Native::local_raw_delete(void*)");
+	expect_signature("_ZN3c104cuda20CUDACachingAllocator15CudaMallocAsync12_GLOBAL__N_111mallocAsyncEPPvamP11CUstream_st",
+			 "c10::cuda::CUDACachingAllocator::CudaMallocAsync::(anonymous namespace)::mallocAsync(void**, signed "
+			 "char, unsigned long, CUstream_st*)");
+	expect_signature("_ZNK1a1fEv", "a::f() const");
+	expect_signature("_ZNK1a1fERKS_S1_", "a::f(a const&, a const&) const");
+	expect_signature("_Z3fooIiEvT_i", "foo<int>(T, int)");
+	expect_signature("_ZN1agtERKS_", "a::operator>(a const&)");
+	expect_signature("_Z1fi@@V_1.0", "f(int)");
+	/* No function, no C++ name, a clone that takes other arguments, one that ends too early, too long. */
+	expect_signature("_ZN1a1bE", NULL);
+	expect_signature("_ZTV1a", NULL);
+	expect_signature("cuMemAlloc_v2", NULL);
+	expect_signature("_Z1fi.part.0", NULL);
+	expect_signature("_Z1fP", NULL);
+	expect_signature("_Z1fiX", NULL);
+}
+
+TEST(signature_longer_than_wanted)
+{
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+
+	EXPECT(!demangle_signature(&sb, "_Z4longi", 8));
+	EXPECT(demangle_signature(&sb, "_Z4longi", 9));
+	EXPECT_STR(strbuf_str(&sb), "long(int)");
+}
+
 TEST_MAIN()

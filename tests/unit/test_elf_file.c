@@ -463,4 +463,48 @@ TEST(hostile_headers)
 	(void)close(fd);
 }
 
+struct seen {
+	const char *name;
+	uint64_t offset;
+	int times, all, stop_after;
+};
+
+static int see(const char *name, uint64_t offset, uint64_t size, void *arg)
+{
+	struct seen *s = arg;
+
+	s->all++;
+	if (strcmp(name, s->name) == 0) {
+		s->times++;
+		EXPECT(size > 0);
+		EXPECT_EQ(offset, s->offset);
+	}
+	return s->all == s->stop_after ? -ECANCELED : 0;
+}
+
+TEST(each_function)
+{
+	static const char *const names[] = { "cuMemAlloc", "caller", "hidden_helper" };
+	_cleanup_(temp_proc_done) struct temp_proc t = {};
+	_cleanup_(elf_file_freep) struct elf_file *f = NULL;
+	struct seen stopped = { .name = "", .stop_after = 2 };
+
+	ASSERT(temp_proc_new(&t) && elf_compile(t.root, "full.so", library_source, ""));
+	f = open_elf(t.root, "full.so");
+	ASSERT(f);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct seen s = { .name = names[i] }, exported = { .name = names[i] };
+
+		ASSERT(elf_file_functions(f, &names[i], 1, ALL, &s.offset) == 1);
+		exported.offset = s.offset;
+		EXPECT_EQ(elf_file_each_function(f, ELF_SYMTAB, ALL, see, &s), 0);
+		EXPECT_EQ(s.times, 1);
+		EXPECT_EQ(elf_file_each_function(f, ELF_DYNSYM, ALL, see, &exported), 0);
+		EXPECT_EQ(exported.times, i < 2);
+	}
+	EXPECT_EQ(elf_file_each_function(f, ELF_SYMTAB | ELF_DYNSYM, ALL, see, &stopped), -ECANCELED);
+	EXPECT_EQ(stopped.all, 2);
+	EXPECT_EQ(elf_file_each_function(f, ELF_DYNSYM, 2, see, &(struct seen){ .name = "" }), 1);
+}
+
 TEST_MAIN()

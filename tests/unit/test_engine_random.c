@@ -58,6 +58,9 @@ static const char other_rules[] =
 	"{ name = \"p\"; kind = \"live_bytes\"; fire_above = \"700MiB\"; for = \"0s\"; },"
 	"{ name = \"u\"; kind = \"live_bytes\"; scope = \"user\"; fire_above = \"3GiB\"; for = \"0s\"; } );";
 
+#define ALL_CLASSES ((1u << CLASS_MAX) - 1)
+#define FRAMEWORK (1u << CLASS_FRAMEWORK)
+
 struct ledger {
 	struct block block[BLOCKS];
 	size_t len;
@@ -102,7 +105,7 @@ static void check(struct sim *s, const struct ledger *l, const bool *alive)
 	for (uint32_t pid = 1; pid <= PIDS; pid++) {
 		struct process *p = sim_process(s, pid);
 		struct site *site;
-		uint64_t sites = 0, blocks = 0;
+		uint64_t sites = 0, framework = 0, blocks = 0;
 		size_t iter = 0;
 
 		EXPECT(!!p == alive[pid]);
@@ -114,10 +117,12 @@ static void check(struct sim *s, const struct ledger *l, const bool *alive)
 		EXPECT(p->exact);
 		while ((site = process_next_site(p, &iter))) {
 			sites += site->bytes;
+			framework += site->framework_bytes;
 			blocks += site->blocks;
 		}
-		EXPECT_EQ(sites, ledger_sum(l, pid, ((1u << CLASS_MAX) - 1) & ~(1u << CLASS_IMPORTED), NULL));
-		EXPECT_EQ(blocks, p->live_count);
+		EXPECT_EQ(sites, ledger_sum(l, pid, ALL_CLASSES & ~((1u << CLASS_IMPORTED) | FRAMEWORK), NULL));
+		EXPECT_EQ(framework, ledger_sum(l, pid, FRAMEWORK, NULL));
+		EXPECT_EQ(blocks, p->live_count + p->framework_live_count);
 		for (size_t i = 0; i < p->devices_len; i++) {
 			const struct process_device *pd = &p->devices[i];
 

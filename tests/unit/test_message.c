@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/clock.h"
+#include "model/process.h"
 #include "record_check.h"
 #include "record_make.h"
 #include "test.h"
@@ -235,6 +236,58 @@ TEST(exit_with_memory)
 {
 	EXPECT_LINE(make(REPORT_EXIT, STATE_FIRING, VALUE_BYTES, GIB(3), GIB(0.25), "exit-with-live"),
 		    "python3[4711] train.service ended with 3 GiB never freed on GPU 0, over 256 MiB (rule exit-with-live)");
+}
+
+TEST(growth_beyond_allocations)
+{
+	struct report *r = make(REPORT_UNTRACKED_GROWTH, STATE_FIRING, VALUE_BYTES, GIB(2.1), GIB(2), "untracked");
+
+	r->driver_bytes = GIB(8.3);
+	r->live_bytes = GIB(6.2);
+	r->age_sec = 2400;
+	EXPECT_LINE(r, "python3[4711] train.service: 2.1 GiB more on GPU 0 than its allocations account for, grown in 40m "
+		       "(driver 8.3 GiB, tracked 6.2 GiB) (rule untracked)");
+	r = make(REPORT_UNTRACKED_GROWTH, STATE_RESOLVED, VALUE_BYTES, GIB(1), GIB(2), "untracked");
+	r->duration_ns = 600 * NSEC_PER_SEC;
+	EXPECT_LINE(r, "python3[4711] train.service no longer grows beyond its allocations, was over 2 GiB on GPU 0 for 10m "
+		       "(rule untracked)");
+}
+
+TEST(orphans)
+{
+	struct report *r = make(REPORT_ORPHAN, STATE_FIRING, VALUE_BYTES, GIB(22), 0, "orphan");
+	_cleanup_free_ char *line = NULL;
+
+	r->condition = CONDITION_PARENT_GONE;
+	r->id->start_ticks = 0;
+	EXPECT_LINE(r, "python3[4711] train.service /usr/bin/python3.11 holds 22 GiB on GPU 0 and its parent is gone "
+		       "(rule orphan)");
+	r = make(REPORT_ORPHAN, STATE_REPEAT, VALUE_BYTES, 0, 0, "orphan");
+	r->id->start_ticks = 0;
+	r->condition = CONDITIONS_ALL;
+	EXPECT_LINE(r, "python3[4711] train.service /usr/bin/python3.11 still holds memory on GPU 0 and its parent is gone, it is "
+		       "dead but not waited for, it is stuck in the kernel, there is no such process (rule orphan)");
+	r = make(REPORT_ORPHAN, STATE_RESOLVED, VALUE_BYTES, GIB(22), 0, "orphan");
+	r->id->start_ticks = 0;
+	r->process_ended = true;
+	r->duration_ns = 600 * NSEC_PER_SEC;
+	EXPECT_LINE(r, "python3[4711] train.service /usr/bin/python3.11 has ended on GPU 0 after 10m (rule orphan)");
+	/* When it started is a matter of when the machine did. */
+	r = make(REPORT_ORPHAN, STATE_FIRING, VALUE_BYTES, GIB(22), 0, "orphan");
+	line = line_of(r);
+	EXPECT(strstr(line, "python3.11 (started 20") && strstr(line, ") holds 22 GiB"));
+}
+
+TEST(processes_without_a_call)
+{
+	struct report *r = make(REPORT_COVERAGE, STATE_NONE, VALUE_BYTES, ABSENT_U64, ABSENT_U64, "x");
+
+	free(r->rule);
+	r->rule = NULL;
+	r->driver_bytes = GIB(1.5);
+	r->reason = "started before gpuxray and made no call since";
+	EXPECT_LINE(r, "python3[4711] train.service holds 1.5 GiB on GPU 0 by the driver's count, but no call of it has been "
+		       "seen: started before gpuxray and made no call since");
 }
 
 TEST(summary_of_many)

@@ -1,129 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "test.h"
 
-#include <poll.h>
-#include <sys/wait.h>
-#include <time.h>
-
-#include "base/clock.h"
-#include "base/strbuf.h"
-#include "proc/nvml.h"
-#include "temp_proc.h"
-
-/* A library with the interface of the driver's, its answers chosen by macros at build time. */
-static const char source[] =
-	"#include <string.h>\n"
-	"#include <unistd.h>\n"
-	"#ifndef DEVICES\n#define DEVICES 2\n#endif\n"
-	"#ifndef RECORDS\n#define RECORDS\n#endif\n"
-	"#ifndef TOTAL\n#define TOTAL 1000000ull\n#endif\n"
-	"#ifndef USED\n#define USED 400000ull\n#endif\n"
-	"#ifndef INIT\n#define INIT 0\n#endif\n"
-	"#ifndef LIST_ERROR\n#define LIST_ERROR 0\n#endif\n"
-	"#ifndef HANDLE_ERROR\n#define HANDLE_ERROR(i) 0\n#endif\n"
-	"#define NA 0xffffffffffffffffull\n"
-	"struct memory { unsigned long long total, free, used; };\n"
-	"struct v1 { unsigned pid; unsigned long long used; };\n"
-	"struct v2 { unsigned pid; unsigned long long used; unsigned gi, ci; };\n"
-	"struct v535 { unsigned pid; unsigned long long used; unsigned gi, ci; unsigned long long protected; };\n"
-	"static int devices[DEVICES + 1];\n"
-	"int nvmlInit_v2(void) { return INIT; }\n"
-	"int nvmlShutdown(void) { return 0; }\n"
-	"const char *nvmlErrorString(int e) { return e == 9 ? \"Driver Not Loaded\" : \"Unknown Error\"; }\n"
-	"int nvmlDeviceGetCount_v2(unsigned *n)\n"
-	"{\n"
-	"#ifdef HANG\n"
-	"	for (;;) pause();\n"
-	"#endif\n"
-	"#ifdef FAIL_FILE\n"
-	"	if (access(FAIL_FILE, F_OK) == 0) return 15;\n"
-	"#endif\n"
-	"	*n = DEVICES; return 0;\n"
-	"}\n"
-	"int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d)\n"
-	"{ devices[i] = i; *d = &devices[i]; return HANDLE_ERROR(i); }\n"
-	"#ifndef NO_UUID\n"
-	"int nvmlDeviceGetUUID(void *d, char *s, unsigned n)\n"
-	"{\n"
-	"#ifdef UNTERMINATED\n"
-	"	memset(s, 'U', n); return 0;\n"
-	"#endif\n"
-	"	strcpy(s, *(int *)d ? \"GPU-one\" : \"GPU-zero\"); return 0;\n"
-	"}\n"
-	"#endif\n"
-	"int nvmlDeviceGetName(void *d, char *s, unsigned n) { strcpy(s, \"NVIDIA Test\"); return 0; }\n"
-	"int nvmlDeviceGetMemoryInfo(void *d, struct memory *m)\n"
-	"{ m->total = TOTAL; m->used = USED; m->free = 0; return 0; }\n"
-	"#define LIST(name, record) int name(void *d, unsigned *n, void *out) { \\\n"
-	"	static const struct record all[] = { RECORDS { 0 } }; \\\n"
-	"	unsigned have = sizeof(all) / sizeof(all[0]) - 1; \\\n"
-	"	if (LIST_ERROR) return LIST_ERROR; \\\n"
-	"	if (*(int *)d) { *n = 0; return 0; } \\\n"
-	"	if (*n < have) { *n = have; return 7; } \\\n"
-	"	memcpy(out, all, have * sizeof(all[0])); *n = have; return 0; }\n"
-	"#ifdef V1\nLIST(nvmlDeviceGetComputeRunningProcesses, v1)\n#endif\n"
-	"#ifdef V2\nLIST(nvmlDeviceGetComputeRunningProcesses_v2, v2)\n#endif\n"
-	"#ifdef V3\nLIST(nvmlDeviceGetComputeRunningProcesses_v3, v2)\n#endif\n"
-	"#ifdef V535\nLIST(nvmlDeviceGetComputeRunningProcesses_v3, v535)\n#endif\n"
-	"#ifdef V3_MISSING\n"
-	"int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, void *out) { return 13; }\n"
-	"#endif\n"
-	"#ifdef COUNT_GARBAGE\n"
-	"int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, void *out)\n"
-	"{ *n = 0x7fffffff; return COUNT_GARBAGE; }\n"
-	"#endif\n";
-
-struct fixture {
-	struct temp_proc dir;
-	char library[128];
-};
-
-static void fixture_done(struct fixture *f)
-{
-	temp_proc_done(&f->dir);
-}
-
-/* Builds the library with these -D options. The name differs each time: a library once loaded stays. */
-static bool fixture_new(struct fixture *f, const char *options)
-{
-	_cleanup_strbuf_ struct strbuf command = STRBUF_INIT;
-	const char *cc = getenv("CC");
-
-	if (!temp_proc_new(&f->dir) || !temp_proc_text(&f->dir, 1, "nvml.c", source))
-		return false;
-	(void)snprintf(f->library, sizeof(f->library), "%s/libnvidia-ml.so.1", f->dir.root);
-	strbuf_addf(&command, "%s -shared -fPIC -w -DFAIL_FILE='\"%s/fail\"' %s -o %s %s/1/nvml.c", cc ? cc : "cc",
-		    f->dir.root, options, f->library, f->dir.root);
-	return command.error == 0 && system(strbuf_str(&command)) == 0;
-}
-
-/* Opens the library and reads once. */
-static int read_once(const char *options, struct gpu_snapshot *ret)
-{
-	_cleanup_(fixture_done) struct fixture f = { 0 };
-	_cleanup_(nvml_closep) struct nvml *n = NULL;
-	const char *reason = NULL;
-	int r;
-
-	if (!fixture_new(&f, options)) {
-		printf("# the stand-in library does not build: %s\n", options);
-		return -1;
-	}
-	r = nvml_open(f.library, &n, &reason);
-	if (r < 0)
-		return r;
-	return nvml_read(n, ret);
-}
-
-/* What the driver said of a pid; UINT64_MAX - 1 if it is not in the list. */
-static uint64_t used_by(const struct gpu_snapshot *s, uint32_t pid)
-{
-	for (size_t i = 0; i < s->process_count; i++) {
-		if (s->processes[i].pid == pid)
-			return s->processes[i].used_bytes;
-	}
-	return UINT64_MAX - 1;
-}
+#include "nvml_make.h"
 
 TEST(newest_interface)
 {
@@ -139,7 +17,13 @@ TEST(newest_interface)
 	EXPECT_EQ(s.devices[0].used_bytes, 400000);
 	EXPECT_EQ(used_by(&s, 10), 1000);
 	EXPECT_EQ(used_by(&s, 20), 2000);
-	EXPECT_EQ(s.processes[0].index, 0);
+	EXPECT_EQ(s.processes[0].device, 0);
+	EXPECT_EQ(s.processes[0].kinds, GPU_PROCESS_COMPUTE);
+	EXPECT_STR(s.devices[1].driver, "nvidia");
+	EXPECT_EQ(s.devices[1].parent, -1);
+	EXPECT_STR(s.devices[1].pci, "");
+	EXPECT(s.is_complete);
+	EXPECT_EQ(s.left_out_count, 0);
 }
 
 TEST(older_interfaces)
@@ -179,7 +63,8 @@ TEST(records_of_driver_535)
 	EXPECT_EQ(used_by(&one, 10), 1000);
 }
 
-TEST(mig_instances_add_up)
+/* A library that cannot ask the instances asks the card, whose list has a record for each instance. */
+TEST(mig_instances_of_one_list_add_up)
 {
 	_cleanup_(gpu_snapshot_done) struct gpu_snapshot s = { 0 };
 
@@ -218,11 +103,13 @@ TEST(nonsense)
 	EXPECT_EQ(s.devices[0].total_bytes, 1000000);
 	EXPECT(s.devices[0].used_bytes == UINT64_MAX);
 	EXPECT_EQ(s.process_count, 1);
+	EXPECT_EQ(s.left_out_count, 2);
 	EXPECT(used_by(&s, 10) == UINT64_MAX);
 	/* A count beyond what there was room for, as a success and as "too small". */
 	ASSERT(read_once("-DCOUNT_GARBAGE=0", &u) == 0);
 	EXPECT_EQ(u.process_count, 0);
 	EXPECT_EQ(u.device_count, 2);
+	EXPECT(!u.is_complete);
 	ASSERT(read_once("-DCOUNT_GARBAGE=7", &v) == 0);
 	EXPECT_EQ(v.process_count, 0);
 	ASSERT(read_once("-DV3 -DUNTERMINATED", &w) == 0);
@@ -254,143 +141,150 @@ TEST(errors_of_single_devices)
 	ASSERT(s.device_count == 1);
 	EXPECT_EQ(s.devices[0].index, 1);
 	EXPECT_STR(s.devices[0].uuid, "GPU-one");
+	EXPECT(!s.is_complete);
 	EXPECT_EQ(read_once("-DV3 '-DHANDLE_ERROR(i)=15'", &t), -EIO);
 	/* The devices are worth having when the processes are not to be had. */
-	ASSERT(read_once("-DV3 -DLIST_ERROR=4 '-DRECORDS={10,1000,-1,-1},'", &u) == 0);
+	ASSERT(read_once("-DV3 '-DLIST_ERROR(id)=4' '-DRECORDS={10,1000,-1,-1},'", &u) == 0);
 	EXPECT_EQ(u.device_count, 2);
 	EXPECT_EQ(u.process_count, 0);
+	EXPECT(!u.is_complete);
+}
+
+/* Card 0 is lost after its handle was had: its neighbour's figures stay, at the place and index that are theirs. */
+TEST(a_card_that_is_lost)
+{
+	_cleanup_(gpu_snapshot_done) struct gpu_snapshot s = { 0 }, t = { 0 };
+
+	ASSERT(read_once("-DV3 '-DUUID_ERROR(id)=(id==0?15:0)' '-DRECORDS={10,1,-1,-1},' '-DOTHERS={20,2000,-1,-1},'",
+			 &s) == 0);
+	ASSERT(s.device_count == 1 && s.process_count == 1);
+	EXPECT_EQ(s.devices[0].index, 1);
+	EXPECT_EQ(s.processes[0].device, 0);
+	EXPECT_EQ(used_by(&s, 20), 2000);
+	EXPECT(!s.is_complete);
+
+	ASSERT(read_once("-DV3 '-DLIST_ERROR(id)=(id==0?15:0)' '-DRECORDS={10,1,-1,-1},' '-DOTHERS={20,2000,-1,-1},'",
+			 &t) == 0);
+	ASSERT(t.device_count == 2 && t.process_count == 1);
+	EXPECT_EQ(t.processes[0].device, 1);
+	EXPECT_EQ(used_by(&t, 20), 2000);
+	EXPECT(!t.is_complete);
+}
+
+static const struct gpu_process *process_of(const struct gpu_snapshot *s, uint32_t pid, uint32_t device)
+{
+	static const struct gpu_process none = { .used_bytes = UINT64_MAX - 1 };
+
+	for (size_t i = 0; i < s->process_count; i++)
+		if (s->processes[i].pid == pid && s->processes[i].device == device)
+			return &s->processes[i];
+	return &none;
+}
+
+/* In several lists: one entry with the largest of what they say, as each says all. */
+TEST(a_process_in_several_lists)
+{
+	_cleanup_(gpu_snapshot_done) struct gpu_snapshot s = { 0 };
+
+	ASSERT(read_once("-DV3 -DDRAW '-DRECORDS={10,1000,-1,-1},{20,2000,-1,-1},{30,NA,-1,-1},{40,NA,-1,-1},'"
+			 " '-DGRAPHICS={10,1500,-1,-1},{50,5000,-1,-1},{40,NA,-1,-1},' '-DMPS={20,1},{10,7},{30,3000},'"
+			 " '-DOTHERS={10,9,-1,-1},'",
+			 &s) == 0);
+	EXPECT_EQ(s.process_count, 6);
+	EXPECT_EQ(process_of(&s, 10, 0)->used_bytes, 1500);
+	EXPECT_EQ(process_of(&s, 10, 0)->kinds, GPU_PROCESS_COMPUTE | GPU_PROCESS_GRAPHICS | GPU_PROCESS_MPS);
+	EXPECT_EQ(process_of(&s, 10, 1)->used_bytes, 9);
+	EXPECT_EQ(process_of(&s, 20, 0)->used_bytes, 2000);
+	EXPECT_EQ(process_of(&s, 20, 0)->kinds, GPU_PROCESS_COMPUTE | GPU_PROCESS_MPS);
+	EXPECT_EQ(process_of(&s, 30, 0)->used_bytes, 3000);
+	EXPECT(process_of(&s, 40, 0)->used_bytes == UINT64_MAX);
+	EXPECT_EQ(process_of(&s, 50, 0)->used_bytes, 5000);
+	EXPECT_EQ(process_of(&s, 50, 0)->kinds, GPU_PROCESS_GRAPHICS);
+	EXPECT(s.is_complete);
+}
+
+/* A card that cannot draw says so and hides nothing; one that may not be asked may hide something. */
+TEST(lists_that_are_not_there)
+{
+	_cleanup_(gpu_snapshot_done) struct gpu_snapshot s = { 0 }, t = { 0 }, u = { 0 };
+
+	ASSERT(read_once("-DV3 -DDRAW '-DDRAW_ERROR(id)=3' '-DRECORDS={10,1000,-1,-1},'", &s) == 0);
+	EXPECT(s.is_complete);
+	EXPECT_EQ(used_by(&s, 10), 1000);
+	ASSERT(read_once("-DV3 -DDRAW '-DDRAW_ERROR(id)=4' '-DRECORDS={10,1000,-1,-1},'", &t) == 0);
+	EXPECT(!t.is_complete);
+	EXPECT_EQ(used_by(&t, 10), 1000);
+	ASSERT(read_once("-DV3 '-DLIST_ERROR(id)=3'", &u) == 0);
+	EXPECT(!u.is_complete);
+}
+
+TEST(mig)
+{
+	_cleanup_(gpu_snapshot_done) struct gpu_snapshot s = { 0 }, garbage = { 0 };
+
+	ASSERT(read_once("-DV3 -DDRAW -DMIG=7 '-DPCI_V3=\"00000000:3B:00.0\"' '-DRECORDS={10,1000,1,0},{20,2000,1,0},'"
+			 " '-DOTHERS={10,500,2,0},'",
+			 &s) == 0);
+	ASSERT(s.device_count == 4);
+	EXPECT_STR(s.devices[0].uuid, "GPU-zero");
+	EXPECT_STR(s.devices[1].uuid, "MIG-a");
+	EXPECT_STR(s.devices[2].uuid, "MIG-b");
+	EXPECT_STR(s.devices[3].uuid, "GPU-one");
+	EXPECT_EQ(s.devices[0].parent, -1);
+	EXPECT_EQ(s.devices[2].parent, 0);
+	EXPECT_EQ(s.devices[2].index, 0);
+	EXPECT_STR(s.devices[2].pci, "0000:3b:00.0");
+	EXPECT_EQ(s.devices[3].parent, -1);
+	EXPECT_EQ(s.devices[3].index, 1);
+	EXPECT_EQ(process_of(&s, 10, 1)->used_bytes, 1000);
+	EXPECT_EQ(process_of(&s, 20, 1)->used_bytes, 2000);
+	EXPECT_EQ(process_of(&s, 10, 2)->used_bytes, 500);
+	/* Nor is anybody at the card itself, where the library says "no permission". */
+	EXPECT_EQ(process_of(&s, 10, 0)->kinds, 0);
+	EXPECT_EQ(s.process_count, 3);
+	EXPECT(s.is_complete);
+
+	/* So many instances are none; the card is asked instead, in vain. */
+	ASSERT(read_once("-DV3 -DMIG=100000", &garbage) == 0);
+	EXPECT_EQ(garbage.device_count, 2);
+	EXPECT(!garbage.is_complete);
+}
+
+TEST(pci_addresses)
+{
+	_cleanup_(gpu_snapshot_done) struct gpu_snapshot s = { 0 }, t = { 0 }, u = { 0 };
+
+	ASSERT(read_once("-DV3 '-DPCI_V3=\"00010000:E1:1F.7\"'", &s) == 0);
+	EXPECT_STR(s.devices[0].pci, "10000:e1:1f.7");
+	ASSERT(read_once("-DV3 '-DPCI_V2=\"0000:3B:00.0\"'", &t) == 0);
+	EXPECT_STR(t.devices[0].pci, "0000:3b:00.0");
+	ASSERT(read_once("-DV3 '-DPCI_V3=\"ffffffff:3B:00.0\"'", &u) == 0);
+	EXPECT_STR(u.devices[0].pci, "");
 }
 
 TEST(libraries_that_refuse)
 {
-	_cleanup_(fixture_done) struct fixture no_driver = { 0 }, no_uuid = { 0 }, no_list = { 0 };
+	_cleanup_(nvml_library_done) struct nvml_library no_driver = { 0 }, no_uuid = { 0 }, no_list = { 0 };
+	_cleanup_(nvml_library_done) struct nvml_library mismatch = { 0 };
 	struct nvml *n = NULL;
 	const char *reason = NULL;
 
 	EXPECT_EQ(nvml_open("/nonexistent/libnvidia-ml.so.1", &n, &reason), -ENOENT);
 	EXPECT_STR(reason, "libnvidia-ml.so.1 not found");
-	ASSERT(fixture_new(&no_driver, "-DV3 -DINIT=9"));
-	EXPECT_EQ(nvml_open(no_driver.library, &n, &reason), -EIO);
+	ASSERT(nvml_library_new(&no_driver, "-DV3 -DINIT=9"));
+	EXPECT_EQ(nvml_open(no_driver.path, &n, &reason), -ENODEV);
 	EXPECT_STR(reason, "Driver Not Loaded");
-	ASSERT(fixture_new(&no_uuid, "-DV3 -DNO_UUID"));
-	EXPECT_EQ(nvml_open(no_uuid.library, &n, &reason), -EIO);
+	ASSERT(nvml_library_new(&mismatch, "-DV3 -DINIT=18"));
+	EXPECT_EQ(nvml_open(mismatch.path, &n, &reason), -EIO);
+	EXPECT_STR(reason, "Unknown Error");
+	ASSERT(nvml_library_new(&no_uuid, "-DV3 -DNO_UUID"));
+	EXPECT_EQ(nvml_open(no_uuid.path, &n, &reason), -EIO);
 	EXPECT_STR(reason, "the library lacks nvmlDeviceGetUUID");
-	ASSERT(fixture_new(&no_list, ""));
-	EXPECT_EQ(nvml_open(no_list.library, &n, &reason), -EIO);
+	ASSERT(nvml_library_new(&no_list, ""));
+	EXPECT_EQ(nvml_open(no_list.path, &n, &reason), -EIO);
 	EXPECT_STR(reason, "the library lacks nvmlDeviceGetComputeRunningProcesses");
 	EXPECT(n == NULL);
 	nvml_close(NULL);
-}
-
-static bool wait_for_snapshot(struct nvml_watch *w)
-{
-	struct pollfd p = { .fd = nvml_watch_fd(w), .events = POLLIN };
-
-	return poll(&p, 1, 10000) == 1;
-}
-
-/* Waits until the status starts so, at most 10 s. */
-static bool wait_for_status(struct nvml_watch *w, const char *start)
-{
-	for (int i = 0; i < 1000; i++) {
-		if (strncmp(nvml_watch_status(w), start, strlen(start)) == 0)
-			return true;
-		(void)usleep(10000);
-	}
-	printf("# status \"%s\", expected \"%s...\"\n", nvml_watch_status(w), start);
-	return false;
-}
-
-TEST(watching)
-{
-	_cleanup_(fixture_done) struct fixture f = { 0 };
-	_cleanup_(nvml_watch_freep) struct nvml_watch *w = NULL;
-	struct gpu_snapshot s = { 0 };
-	struct pollfd p;
-	char path[128];
-	int fd;
-
-	ASSERT(fixture_new(&f, "-DV3 -DDEVICES=1 '-DRECORDS={10,1000,-1,-1},'"));
-	ASSERT(nvml_watch_new(f.library, 50 * NSEC_PER_MSEC, &w) == 0);
-	for (int i = 0; i < 3; i++) {
-		ASSERT(wait_for_snapshot(w));
-		ASSERT(nvml_watch_take(w, &s) == 1);
-		EXPECT_EQ(s.device_count, 1);
-		EXPECT_EQ(used_by(&s, 10), 1000);
-		gpu_snapshot_done(&s);
-		/* Taken once only, and the descriptor is quiet again. */
-		p = (struct pollfd){ .fd = nvml_watch_fd(w), .events = POLLIN };
-		EXPECT(nvml_watch_take(w, &s) == 0 || s.device_count == 1);
-		gpu_snapshot_done(&s);
-		EXPECT_EQ(poll(&p, 1, 0), 0);
-	}
-	EXPECT_STR(nvml_watch_status(w), "NVML: 1 device");
-
-	/* The driver fails: what it said before is taken back. */
-	(void)snprintf(path, sizeof(path), "%s/fail", f.dir.root);
-	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	ASSERT(fd >= 0);
-	(void)close(fd);
-	ASSERT(wait_for_status(w, "NVML: reading the devices failed: "));
-	EXPECT_EQ(nvml_watch_take(w, &s), 1);
-	EXPECT_EQ(s.device_count, 0);
-	gpu_snapshot_done(&s);
-}
-
-static uint64_t cpu_ns(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
-}
-
-TEST(no_library_costs_nothing)
-{
-	_cleanup_(nvml_watch_freep) struct nvml_watch *w = NULL;
-	struct gpu_snapshot s = { 0 };
-	uint64_t before;
-
-	ASSERT(nvml_watch_new("/nonexistent/libnvidia-ml.so.1", NSEC_PER_MSEC, &w) == 0);
-	ASSERT(wait_for_status(w, "NVML: libnvidia-ml.so.1 not found"));
-	before = cpu_ns();
-	(void)usleep(500000);
-	EXPECT(cpu_ns() - before < 20 * NSEC_PER_MSEC);
-	EXPECT_EQ(nvml_watch_take(w, &s), 0);
-}
-
-TEST(no_driver)
-{
-	_cleanup_(fixture_done) struct fixture f = { 0 };
-	_cleanup_(nvml_watch_freep) struct nvml_watch *w = NULL;
-
-	ASSERT(fixture_new(&f, "-DV3 -DINIT=9"));
-	ASSERT(nvml_watch_new(f.library, NSEC_PER_SEC, &w) == 0);
-	EXPECT(wait_for_status(w, "NVML: driver not usable: Driver Not Loaded"));
-}
-
-/* Stopping is quick while the thread sleeps, and does not wait for one that is stuck. */
-TEST(stopping)
-{
-	_cleanup_(fixture_done) struct fixture idle = { 0 }, stuck = { 0 };
-	struct nvml_watch *w = NULL;
-	uint64_t start_ns;
-
-	ASSERT(fixture_new(&idle, "-DV3"));
-	ASSERT(nvml_watch_new(idle.library, 3600 * NSEC_PER_SEC, &w) == 0);
-	ASSERT(wait_for_snapshot(w));
-	start_ns = clock_monotonic_ns();
-	nvml_watch_free(TAKE_PTR(w));
-	EXPECT(clock_monotonic_ns() - start_ns < NSEC_PER_SEC);
-
-	ASSERT(fixture_new(&stuck, "-DV3 -DHANG"));
-	ASSERT(nvml_watch_new(stuck.library, NSEC_PER_SEC, &w) == 0);
-	/* Long enough to be in the call; past five seconds the status says so. */
-	EXPECT(wait_for_status(w, "NVML: no answer from the driver for "));
-	start_ns = clock_monotonic_ns();
-	nvml_watch_free(TAKE_PTR(w));
-	EXPECT(clock_monotonic_ns() - start_ns < 2 * NSEC_PER_SEC);
-	nvml_watch_free(NULL);
 }
 
 TEST_MAIN()

@@ -23,6 +23,103 @@ static struct limits small_limits(void)
 	return l;
 }
 
+/* A framework's blocks are cut out of memory that is counted already, perhaps by the same line of code. */
+TEST(blocks_of_a_framework_are_apart)
+{
+	_cleanup_(processes_done) struct processes ps = { 0 };
+	struct limits l = small_limits();
+	struct event segment = alloc_event(1000, 1, CLASS_DEVICE, 0), tensor = alloc_event(600, 1, CLASS_FRAMEWORK, 0);
+	struct event other = alloc_event(50, 2, CLASS_DEVICE, 0), fail = tensor, unknown;
+	struct site **sorted = NULL;
+	struct process *p = NULL;
+	struct change ch;
+	size_t len = 0;
+
+	ASSERT(processes_add(&ps, 5, 1, 50, &p) == 0);
+	tensor.call = 9;
+	EXPECT_EQ(process_alloc(p, &segment, &l, &ch), 0);
+	EXPECT_EQ(process_alloc(p, &tensor, &l, &ch), 0);
+	EXPECT(ch.site_bytes == 600 && ch.bytes == 600);
+	EXPECT_EQ(process_alloc(p, &other, &l, &ch), 0);
+	EXPECT(p->live_bytes == 1050 && p->peak_bytes == 1050 && p->live[CLASS_FRAMEWORK] == 600);
+	EXPECT(p->live_count == 2 && p->alloc_count == 2);
+	EXPECT(p->framework_live_count == 1 && p->framework_alloc_count == 1);
+	EXPECT_EQ(sat_sum(p->devices[0].live, CLASS_DEVICE_MASK), 1050);
+	EXPECT(p->sites_len == 2 && p->sites[0]->bytes == 1000 && p->sites[0]->framework_bytes == 600);
+	EXPECT(p->sites[0]->class == CLASS_DEVICE && p->sites[0]->call == segment.call);
+	EXPECT_EQ(site_live_bytes(p->sites[0], CLASS_DEVICE_MASK), 1000);
+	EXPECT_EQ(site_live_bytes(p->sites[0], 1u << CLASS_FRAMEWORK), 600);
+	EXPECT_EQ(process_top_site(p, 1u << CLASS_FRAMEWORK)->key, 1);
+
+	fail.type = EVENT_FAIL;
+	process_fail(p, &fail);
+	unknown = free_event(tensor);
+	unknown.flags = EVENT_F_UNKNOWN;
+	EXPECT_EQ(process_free(p, &unknown, &ch), 0);
+	EXPECT(p->fail_count == 0 && p->unknown_free_count == 0);
+
+	/* The segment goes, the site holds what was cut out of it alone. */
+	segment = free_event(segment);
+	EXPECT_EQ(process_free(p, &segment, &ch), 0);
+	EXPECT(p->sites[0]->bytes == 0 && p->sites[0]->framework_bytes == 600 && p->live_bytes == 50);
+	ASSERT(process_sort_sites(p, &sorted, &len) == 0);
+	EXPECT(len == 2 && sorted[0]->key == 2 && sorted[1]->key == 1);
+	free(sorted);
+	EXPECT(!site_release(p, p->sites[0]));
+	tensor = free_event(tensor);
+	EXPECT_EQ(process_free(p, &tensor, &ch), 0);
+	EXPECT(site_release(p, p->sites[0]) && p->live[CLASS_FRAMEWORK] == 0);
+	EXPECT(p->free_count == 1 && p->framework_free_count == 1 && p->framework_live_count == 0 && p->exact);
+}
+
+TEST(pools_keep_what_was_freed)
+{
+	_cleanup_(processes_done) struct processes ps = { 0 };
+	struct limits l = small_limits();
+	struct event a = alloc_event(100, 1, CLASS_ASYNC, 0), g = alloc_event(70, 1, CLASS_GRAPH, 0);
+	struct event d = alloc_event(1000, 1, CLASS_DEVICE, 0);
+	struct process *p = NULL;
+	struct change ch;
+
+	ASSERT(processes_add(&ps, 5, 1, 50, &p) == 0);
+	EXPECT_EQ(process_alloc(p, &d, &l, &ch), 0);
+	EXPECT_EQ(process_alloc(p, &a, &l, &ch), 0);
+	EXPECT_EQ(process_alloc(p, &g, &l, &ch), 0);
+	a = free_event(a);
+	EXPECT_EQ(process_free(p, &a, &ch), 0);
+	EXPECT_EQ(p->pool_peak_bytes, 170);
+}
+
+TEST(slots_of_the_driver)
+{
+	_cleanup_(devices_done) struct devices devices = DEVICES_INIT;
+	_cleanup_(processes_done) struct processes ps = { 0 };
+	struct device *one = NULL, *two = NULL;
+	struct process *p = NULL;
+	bool is_new;
+	int slot;
+
+	ASSERT(processes_add(&ps, 5, 1, 50, &p) == 0);
+	ASSERT(devices_get(&devices, "GPU-1", &one) == 0 && devices_get(&devices, "GPU-2", &two) == 0);
+	slot = process_driver_slot(p, one, &is_new);
+	EXPECT(slot == 0 && is_new && p->devices[0].ordinal == PROCESS_DEVICE_DRIVER);
+	EXPECT(process_driver_slot(p, one, &is_new) == 0 && !is_new);
+	/* Its own ordinal goes before one that only the driver has named, and no event finds the driver's. */
+	EXPECT_EQ(process_device_slot(p, PROCESS_DEVICE_DRIVER), 1);
+	EXPECT_EQ(p->devices[1].ordinal, EVENT_NO_DEVICE);
+	slot = process_device_slot(p, 0);
+	ASSERT(slot == 2);
+	p->devices[slot].device = one;
+	EXPECT(process_driver_slot(p, one, &is_new) == 2 && !is_new);
+	EXPECT(process_driver_slot(p, two, &is_new) == 3 && is_new);
+	while (p->devices_len < PROCESS_DEVICES_MAX - 1)
+		ASSERT(process_device_slot(p, (int)p->devices_len) >= 0);
+	p->devices[3].device = NULL;
+	EXPECT_EQ(process_driver_slot(p, two, &is_new), -ENOSPC);
+	for (size_t i = 0; i < p->devices_len; i++)
+		p->devices[i].device = NULL;
+}
+
 TEST(totals_by_class_and_device)
 {
 	_cleanup_(processes_done) struct processes ps = { 0 };
@@ -49,7 +146,9 @@ TEST(totals_by_class_and_device)
 	EXPECT_EQ(sat_sum(p->devices[0].live, CLASS_DEVICE_MASK), 100);
 	EXPECT_EQ(sat_sum(p->devices[1].live, CLASS_DEVICE_MASK), 200);
 	EXPECT_EQ(process_main_device(p, CLASS_DEVICE_MASK), 1);
-	EXPECT_EQ(process_top_site(p)->key, 3);
+	/* Managed memory is no answer to what holds most of the device. */
+	EXPECT_EQ(process_top_site(p, CLASS_DEVICE_MASK)->key, 2);
+	EXPECT_EQ(process_top_site(p, 1u << CLASS_MANAGED)->key, 3);
 
 	a = free_event(a);
 	EXPECT_EQ(process_free(p, &a, &ch), 0);
@@ -74,6 +173,13 @@ TEST(unknown_frees_and_untracked_allocations_only_count)
 	struct change ch;
 
 	ASSERT(processes_add(&ps, 5, 1, 50, &p) == 0);
+	ev = free_event(alloc_event(100, 1, CLASS_DEVICE, 0));
+	ev.flags = EVENT_F_UNKNOWN;
+	EXPECT_EQ(process_free(p, &ev, &ch), 0);
+	EXPECT(!ch.site);
+	EXPECT_EQ(p->unknown_free_count, 1);
+	EXPECT_EQ(p->free_count, 0);
+	EXPECT(p->exact);
 	ev = alloc_event(100, 1, CLASS_DEVICE, 0);
 	ev.flags = EVENT_F_UNTRACKED;
 	EXPECT_EQ(process_alloc(p, &ev, &l, &ch), 0);
@@ -81,13 +187,59 @@ TEST(unknown_frees_and_untracked_allocations_only_count)
 	EXPECT_EQ(p->live_bytes, 0);
 	EXPECT_EQ(p->alloc_count, 1);
 	EXPECT_EQ(p->untracked_bytes, 100);
-	ev = free_event(ev);
-	ev.flags = EVENT_F_UNKNOWN;
-	EXPECT_EQ(process_free(p, &ev, &ch), 0);
-	EXPECT(!ch.site);
-	EXPECT_EQ(p->unknown_free_count, 1);
-	EXPECT_EQ(p->free_count, 0);
-	EXPECT(p->exact);
+	EXPECT(!p->exact);
+}
+
+/* Allocates with these numbers of stacks, first to last, 10 bytes each. */
+static void alloc_stacks(struct process *p, const struct limits *l, uint64_t first, uint64_t last)
+{
+	struct change ch;
+
+	for (uint64_t i = first; i <= last; i++) {
+		struct event ev = alloc_event(10, i, CLASS_DEVICE, 0);
+
+		EXPECT_EQ(process_alloc(p, &ev, l, &ch), 0);
+	}
+}
+
+TEST(one_process_does_not_take_the_sites_of_all)
+{
+	struct processes ps = { 0 };
+	struct limits l = LIMITS_DEFAULT;
+	struct process *hog = NULL, *second = NULL, *third = NULL;
+	struct change ch;
+
+	l.sites = 320; /* the last 10 are for those who have less */
+	ASSERT(processes_add(&ps, 5, 1, 50, &hog) == 0 && processes_add(&ps, 6, 1, 50, &second) == 0 &&
+	       processes_add(&ps, 7, 1, 50, &third) == 0);
+	alloc_stacks(hog, &l, 1, 1000);
+	EXPECT_EQ(hog->sites_len, 310);
+	EXPECT_EQ(hog->stacks.len, 310);
+	EXPECT_EQ(hog->other.bytes, 6900);
+	EXPECT_EQ(hog->live_bytes, 10000);
+	EXPECT(hog->exact && hog->stacks_overflow == 690 && ps.stacks_overflow == 690);
+	/* Half of the rest each. */
+	alloc_stacks(second, &l, 2001, 2100);
+	EXPECT_EQ(second->sites_len, 5);
+	alloc_stacks(third, &l, 3001, 3001);
+	EXPECT_EQ(third->sites_len, 1);
+	EXPECT_EQ(third->other.bytes, 0);
+	EXPECT_EQ(ps.sites, 316);
+	EXPECT_EQ(ps.stacks, 316);
+
+	/* What one gives back others may have. */
+	processes_remove(&ps, hog);
+	EXPECT_EQ(ps.sites, 6);
+	alloc_stacks(second, &l, 2101, 2200);
+	EXPECT_EQ(second->sites_len, 105);
+	for (uint64_t i = 2101; i <= 2200; i++) {
+		struct event ev = free_event(alloc_event(10, i, CLASS_DEVICE, 0));
+
+		EXPECT_EQ(process_free(second, &ev, &ch), 0);
+	}
+	EXPECT_EQ(second->live_bytes, 1000);
+	processes_done(&ps);
+	EXPECT_EQ(ps.sites + ps.stacks, 0);
 }
 
 TEST(absurd_sizes_saturate)

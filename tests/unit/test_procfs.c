@@ -144,4 +144,44 @@ TEST(ticks)
 	EXPECT(ticks_to_ns(UINT64_MAX) == UINT64_MAX);
 }
 
+TEST(status)
+{
+	static const struct {
+		const char *text;
+		uint32_t uid, ns_count, inner_pid;
+	} cases[] = {
+		{ "Name:\tx\nUid:\t7\t8\t9\t10\nNSpid:\t4711\n", 7, 1, 4711 },
+		{ "Name:\tx\nUid:\t0\t0\t0\t0\nGroups:\t1 2\nNStgid:\t5\t6\nNSpid:\t4711\t12\t1\nNSpgid:\t9\n", 0, 3,
+		  1 },
+		{ "Name:\tx\nUid:\t4294967294\t0\n", 4294967294u, 0, 0 },
+		/* The name of the process cannot make a line. */
+		{ "Name:\tx\\nUid:\t7\\nNSpid:\t1\t2\nUid:\t3\t0\nNSpid:\t8\t9\n", 3, 2, 9 },
+		{ "Name:\tx\nUid:\t4294967295\t0\nNSpid:\n", UINT32_MAX, 0, 0 },
+		{ "Name:\tx\nUid:\tx\nNSpid:\tx\n", UINT32_MAX, 0, 0 },
+		{ "Name:\tx\nNSpid:\t4711\tx\n", UINT32_MAX, 0, 0 },
+		{ "Name:\tx\nNSpid:\t4711\t0\n", UINT32_MAX, 0, 0 },
+		{ "Name:\tx\nNSpid:\t4711\t4294967296\n", UINT32_MAX, 0, 0 },
+		{ "Name:\tx\nNSpid:\t4711\t", UINT32_MAX, 0, 0 },
+		{ "", UINT32_MAX, 0, 0 },
+	};
+	char deep[1024] = "Name:\tx\nNSpid:";
+	struct proc_status st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		proc_status_parse(cases[i].text, &st);
+		EXPECT_EQ(st.uid, cases[i].uid);
+		EXPECT_EQ(st.ns_count, cases[i].ns_count);
+		EXPECT_EQ(st.inner_pid, cases[i].inner_pid);
+	}
+	/* As deep as the kernel nests, and deeper. */
+	for (int i = 0; i < 33; i++)
+		(void)strcat(deep, "\t21");
+	proc_status_parse(deep, &st);
+	EXPECT_EQ(st.ns_count, 33);
+	EXPECT_EQ(st.inner_pid, 21);
+	(void)strcat(deep, "\t21");
+	proc_status_parse(deep, &st);
+	EXPECT_EQ(st.ns_count, 0);
+}
+
 TEST_MAIN()

@@ -234,6 +234,12 @@ TEST(odd_numbers_survive_printing)
 		"kind = \"alloc_rate\"; fire_above = \"7B/h\";",
 		"kind = \"leak\"; occupancy = 0.333333333333; keep_ratio = 0.00001;",
 		"kind = \"exit\"; live_above = \"0B\"; never_freed_above = 0;",
+		"kind = \"live_bytes\"; fire_above = \"1GiB\"; class = \"framework\";",
+		"kind = \"untracked_growth\"; fire_above = \"4GiB\";",
+		"kind = \"untracked_growth\"; fire_above = \"4GiB\"; resolve_below = \"1GiB\"; window = \"2h\";"
+		" min_runtime = \"5m\"; for = \"1m\"; keep_firing_for = \"2m\";",
+		"kind = \"orphan\";",
+		"kind = \"orphan\"; live_above = \"64MiB\"; for = \"5m\"; conditions = [ \"zombie\", \"no_process\" ];",
 		"kind = \"leak\"; class = [ \"device\", \"host\", \"imported\" ];",
 	};
 

@@ -60,9 +60,20 @@ static const struct {
 	{ "kind = \"exit\";", "rule \"x\" needs live_above, such as live_above = \"256MiB\"" },
 	{ "fire_above = \"1GiB\";", "rule \"x\" needs a kind, such as kind = \"live_bytes\"" },
 	{ "kind = \"live_byte\";", "unknown kind \"live_byte\": did you mean \"live_bytes\"?" },
-	{ "kind = \"orphan\";", "unknown kind \"orphan\": known are live_bytes, single_alloc, alloc_rate, "
-				"alloc_failure, leak, "
-				"exit" },
+	{ "kind = \"idle\";", "unknown kind \"idle\": known are live_bytes, single_alloc, alloc_rate, "
+			      "alloc_failure, leak, exit, untracked_growth, orphan" },
+	{ "kind = \"untracked_growth\";",
+	  "rule \"x\" needs fire_above, such as fire_above = \"40GiB\"" },
+	{ "kind = \"untracked_growth\"; fire_above = \"10%\";",
+	  "fire_above = \"10%\": growth is compared with a size, such as \"4GiB\"" },
+	{ "kind = \"untracked_growth\"; fire_above = \"1GiB\"; scope = \"unit\";",
+	  "scope = \"unit\": kind = \"untracked_growth\" looks at each \"process\"" },
+	{ "kind = \"orphan\"; class = \"host\";", "class does not belong to kind = \"orphan\": remove it" },
+	{ "kind = \"orphan\"; conditions = [];", "conditions is empty: leave it out for all of them" },
+	{ "kind = \"orphan\"; conditions = [ \"zombi\" ];", "unknown condition \"zombi\": did you mean \"zombie\"?" },
+	{ "kind = \"orphan\"; fire_above = \"1GiB\";",
+	  "fire_above does not belong to kind = \"orphan\" but to live_bytes, single_alloc, alloc_rate, "
+	  "untracked_growth: remove it" },
 	{ "kind = 1;", "kind needs a string in double quotes" },
 	{ "kind = \"alloc_failure\"; scope = \"stack\";", "scope = \"stack\" is for kind = \"leak\" only: use "
 							  "\"process\"" },
@@ -74,7 +85,8 @@ static const struct {
 	{ "kind = \"alloc_failure\"; class = \"hots\";", "unknown class \"hots\": did you mean \"host\"?" },
 	{ "kind = \"alloc_failure\"; class = [];", "class is empty: leave it out for \"device\"" },
 	{ "kind = \"alloc_failure\"; fire_above = \"1GiB\";", "fire_above does not belong to kind = \"alloc_failure\" "
-							      "but to live_bytes, single_alloc, alloc_rate: remove "
+							      "but to live_bytes, single_alloc, alloc_rate, "
+							      "untracked_growth: remove "
 							      "it" },
 	{ "kind = \"alloc_failure\"; epochs = 3;", "epochs does not belong to kind = \"alloc_failure\" but to leak: "
 						   "remove it" },
@@ -82,7 +94,7 @@ static const struct {
 						     "once and does not last: remove it or write \"0s\"" },
 	{ "kind = \"single_alloc\"; fire_above = \"1GiB\"; resolve_below = \"1MiB\";", "resolve_below does not belong "
 										       "to kind = \"single_alloc\" but "
-										       "to live_bytes, alloc_rate: "
+										       "to live_bytes, alloc_rate, untracked_growth: "
 										       "remove it" },
 	{ "kind = \"alloc_failure\"; widnow = \"1m\";", "unknown key \"widnow\": did you mean \"window\"?" },
 	{ "kind = \"alloc_failure\"; window = 60;", "window is a time: write a string with a unit, such as \"30s\"" },
@@ -137,7 +149,7 @@ static const struct {
 								 "pid, value, limit, rule, user, unit, cgroup, "
 								 "container, "
 								 "device, exe, live, peak, function, error, host, uid, "
-								 "scope" },
+								 "scope, driver" },
 	{ "kind = \"alloc_failure\"; message = \"%{pdi} died\";", "unknown name in message \"pdi\": did you mean "
 								  "\"pid\"?" },
 	{ "kind = \"alloc_failure\"; message = \"of %{pid\";", "message: the \"%{\" of \"%{pid\" is never closed" },

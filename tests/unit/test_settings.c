@@ -27,7 +27,7 @@ static bool is_default(const struct settings *s)
 
 	return memcmp(&s->limits, &limits, sizeof(limits)) == 0 && strcmp(s->sink, "auto") == 0 && !s->syslog_cee &&
 	       s->rules_len == 0 && s->libraries_len == 0 && s->redact_len == 0 &&
-	       s->allocators_len == 0 && s->allocators_also_len == 0 &&
+	       s->allocators_len == 0 && s->allocators_also_len == 0 && s->calls_len == 0 &&
 	       s->health_interval_ns == 300 * NSEC_PER_SEC && s->drain_interval_ns == 250 * NSEC_PER_MSEC &&
 	       s->nvml_interval_ns == 10 * NSEC_PER_SEC;
 }
@@ -61,8 +61,8 @@ TEST(every_key)
 	_cleanup_free_ char *errors = NULL;
 	int r;
 
-	r = parse("limits = { processes = 100; live_allocations = 2000L; sites_per_process = 30; stacks_per_process = "
-		  "40;\n"
+	r = parse("limits = { processes = 100; live_allocations = 2000L; sites = 300; sites_per_process = 30; "
+		  "stacks_per_process = 40;\n"
 		  "  stacks_per_second = 45; learned_stacks = 4096;\n"
 		  "  incidents = 50; queue = 60; ring_bytes = \"1MiB\"; records_per_minute = 70; libraries = 8; };\n"
 		  "sink = \"syslog\"; syslog = { cee = true; };\n"
@@ -74,6 +74,7 @@ TEST(every_key)
 	ASSERT(r == 0);
 	EXPECT_EQ(s.limits.processes, 100);
 	EXPECT_EQ(s.limits.live_allocations, 2000);
+	EXPECT_EQ(s.limits.sites, 300);
 	EXPECT_EQ(s.limits.sites_per_process, 30);
 	EXPECT_EQ(s.limits.stacks_per_process, 40);
 	EXPECT_EQ(s.limits.stacks_per_second, 45);
@@ -103,7 +104,7 @@ static const struct {
 } bad[] = {
 	{ "\nsinc = \"json\";", "g.conf:2: error: unknown key \"sinc\": did you mean \"sink\"?\n" },
 	{ "colour = 1;", "g.conf:1: error: unknown key \"colour\": known are limits, sink, syslog, rules, libraries, "
-			 "redact, allocators, allocators_also, "
+			 "redact, allocators, allocators_also, calls, trace_frameworks, "
 			 "health_interval, drain_interval, nvml_interval\n" },
 	{ "version = 1;", "g.conf:1: error: \"version\" is a key of a rule file, not of the daemon's configuration: "
 			  "rules lie in /etc/gpuxray/rules.d\n" },
@@ -227,11 +228,14 @@ TEST(shipped_file_says_the_defaults)
 		"redact",
 		"allocators ",
 		"allocators_also",
+		"calls = ",
+		"trace_frameworks",
 		"health_interval",
 		"drain_interval",
 		"nvml_interval",
 		"processes",
 		"live_allocations",
+		"sites ",
 		"sites_per_process",
 		"stacks_per_process",
 		"stacks_per_second",
