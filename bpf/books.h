@@ -48,17 +48,23 @@ static __always_inline void lost(struct books *b)
 #define WAKE_NS 10000000
 #define WAKES_BURST 32
 
-static __always_inline bool may_wake(struct books *b, __u64 now_ns)
+/* Pays once out of a budget that holds so many times the price. */
+static __always_inline bool may_pay(__u64 *paid_ns, __u64 now_ns, __u64 price_ns, __u64 times)
 {
-	__u64 paid = b->wakes_paid_ns;
+	__u64 paid = *paid_ns;
 
 	/* Two threads may pay for one: so what. */
 	if (paid < now_ns)
 		paid = now_ns;
-	if (paid - now_ns >= (__u64)WAKES_BURST * WAKE_NS)
+	if (paid - now_ns >= times * price_ns)
 		return false;
-	b->wakes_paid_ns = paid + WAKE_NS;
+	*paid_ns = paid + price_ns;
 	return true;
+}
+
+static __always_inline bool may_wake(struct books *b, __u64 now_ns)
+{
+	return may_pay(&b->wakes_paid_ns, now_ns, WAKE_NS, WAKES_BURST);
 }
 
 #define PID_LEVELS_MAX 32 /* MAX_PID_NS_LEVEL of the kernel */

@@ -51,8 +51,6 @@ static __always_inline void end_block(struct books *b, __u32 pid, struct call_st
 	book_free(b, pid, &cs->taken_key, &cs->taken, cs->call, 0);
 	if (cs->taken.flags & LIVE_F_POOLED)
 		pool_give(b, &cs->taken);
-	if (cs->taken.flags & LIVE_F_BINDINGS)
-		unbind_all(b, pid, cs->taken_key.addr, cs->call);
 }
 
 /* Effects of a call whose return was never seen (longjmp, a thread's exception, a missed return probe): its frame is gone,
@@ -68,7 +66,7 @@ static __always_inline void settle_stale(struct books *b, __u32 pid, struct call
 
 /* A free takes its block out at entry: once the driver has it back, another thread may be given the same address, and its
  * return may be seen before ours. A physical handle goes only with its last reference. */
-static __always_inline void take_block(struct books *b, struct call_state *cs, const struct call_desc *d)
+static __always_inline void take_block(struct books *b, __u32 pid, struct call_state *cs, const struct call_desc *d)
 {
 	struct live_value *v;
 
@@ -90,8 +88,11 @@ static __always_inline void take_block(struct books *b, struct call_state *cs, c
 		return;
 	}
 	cs->taken = *v;
-	if (live_remove(&cs->taken_key))
-		cs->has_taken = TAKEN_BLOCK;
+	if (!live_remove(&cs->taken_key))
+		return;
+	cs->has_taken = TAKEN_BLOCK;
+	if (cs->taken.flags & LIVE_F_BINDINGS)
+		unbind_all(b, pid, cs->taken_key.addr, cs->call);
 }
 
 /* The driver refused the free: the block is still there. */
@@ -117,12 +118,19 @@ static __always_inline void put_back(struct books *b, __u32 pid, struct call_sta
 }
 
 /* What is done before the driver does it. */
-static __always_inline void call_before(struct books *b, struct call_state *cs, const struct call_desc *d)
+static __always_inline void call_before(struct books *b, __u32 pid, struct call_state *cs, const struct call_desc *d)
 {
 	switch (d->op) {
+	case CALL_CTX_DESTROY:
+	case CALL_CTX_DETACH:
+	case CALL_PRIMARY_RELEASE:
+	case CALL_PRIMARY_RESET:
+	case CALL_DEVICE_RESET:
+		cs->entry_ns = bpf_ktime_get_ns();
+		break;
 	case CALL_FREE:
 		if (!cs->capture)
-			take_block(b, cs, d);
+			take_block(b, pid, cs, d);
 		break;
 	case CALL_ALLOC:
 		if (d->device_how != DEVICE_CURRENT)
@@ -148,7 +156,7 @@ static __always_inline void free_return(struct books *b, __u32 pid, struct call_
 		end_block(b, pid, cs);
 	} else if (cs->has_taken == TAKEN_NOTHING && cs->taken_key.addr) {
 		/* On a stream that has joined a capture it is one of the graph's. */
-		if (!b->captures || d->stream_arg == ARG_NONE || !graph_free_own(b, b->capture, cs->taken_key.addr))
+		if (!b->captures || d->stream_arg == ARG_NONE || !graph_free_own(b, cs->guess, cs->taken_key.addr))
 			book_unknown_free(b, pid, &cs->taken_key, cs->call, d->class);
 	}
 	cs->has_taken = TAKEN_NOTHING;
@@ -173,9 +181,14 @@ static __always_inline void call_entered(struct pt_regs *ctx, struct books *b, _
 		unmap_range(b, pid, cs->arg[0], cs->arg[1], row);
 		return;
 	}
+	if (d->op == CALL_MULTICAST_UNBIND) {
+		multicast_unbind(b, pid, cs);
+		return;
+	}
 	if (b->captures && d->stream_arg != ARG_NONE && (d->op == CALL_ALLOC || d->op == CALL_FREE))
 		cs->capture = capture_of(b, stream_argument(cs, d));
-	call_before(b, cs, d);
+	cs->guess = capture_guess(b, ts);
+	call_before(b, pid, cs, d);
 	if (d->op == CALL_FREE && d->result == RESULT_NONE) { /* cannot fail: no return probe */
 		free_return(b, pid, cs, d, true);
 		return;
@@ -227,7 +240,7 @@ static __always_inline int call_entry(struct pt_regs *ctx)
 	if (ts->gen != b->gen) { /* new thread, or its process was replaced by exec */
 		ts->gen = b->gen;
 		ts->slot[0].sp = ts->slot[1].sp = ts->slot[2].sp = 0;
-		ts->ctx = 0;
+		ts->ctx = ts->owner = ts->capture = 0;
 		ts->ctx_depth = 0;
 		ts->device = EVENT_NO_DEVICE;
 	}
@@ -267,7 +280,7 @@ static __always_inline void fill_device(struct books *b, struct thread_state *ts
 					const struct call_desc *d, struct live_value *v)
 {
 	v->device = current_device(b, ts, d);
-	v->ctx = d->flags & CALL_F_DEVICE0 ? 0 : ts->ctx;
+	v->ctx = d->flags & CALL_F_DEVICE0 ? 0 : ts->owner;
 	if (d->device_how == DEVICE_CURRENT || d->device_how == DEVICE_POOL)
 		return;
 	v->ctx = 0;
@@ -299,7 +312,7 @@ static __noinline bool place_block(struct books *b, struct call_state *cs, const
 	}
 	if (b->captures && is_near_graphs(b, addr)) {
 		count(COUNTER_CAPTURE_GUESS);
-		graph_alloc(b, cs, b->capture, addr, v->bytes, v->device);
+		graph_alloc(b, cs, cs->guess, addr, v->bytes, v->device);
 		return true;
 	}
 	pool_take(b, v, pool);
@@ -349,6 +362,8 @@ static __always_inline void other_return(struct books *b, __u32 pid, struct thre
 		break;
 	case CALL_CAPTURE_BEGIN ... CALL_GRAPH_DESTROY:
 		graph_return(b, pid, cs, d);
+		if (d->op == CALL_CAPTURE_BEGIN || d->op == CALL_CAPTURE_INTO)
+			ts->capture = capture_of(b, cs->arg[0]);
 		break;
 	default:
 		context_return(b, pid, ts, cs, d);
@@ -385,7 +400,7 @@ static __always_inline int call_return(struct pt_regs *ctx)
 	else if (d->op == CALL_FREE)
 		free_return(b, pid, cs, d, rc == 0);
 	else if (d->op == CALL_CAPTURE_END)
-		capture_end(b, cs, rc == 0);
+		capture_end(b, ts, cs, rc == 0);
 	else if (rc == 0)
 		other_return(b, pid, ts, cs, d);
 	return 0;

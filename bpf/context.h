@@ -6,10 +6,15 @@
 #include "object.h"
 #include "pool.h"
 
+#define CONTEXT_GREEN 1 /* object_value.ref of a green context's handle */
+
 static __always_inline void context_set(struct books *b, struct thread_state *ts, __u64 ctx)
 {
+	struct object_value *o = ctx ? object_find(b, OBJECT_CTX, ctx) : NULL;
+
 	ts->ctx = ctx;
-	ts->device = ctx ? object_device(b, OBJECT_CTX, ctx) : EVENT_NO_DEVICE;
+	ts->owner = o && o->ref == CONTEXT_GREEN ? 0 : ctx;
+	ts->device = o ? o->device : EVENT_NO_DEVICE;
 }
 
 static __always_inline void context_push(struct books *b, struct thread_state *ts, __u64 ctx)
@@ -47,6 +52,7 @@ struct sweep {
 	__s32 device; /* EVENT_NO_DEVICE: only by ctx */
 	__u32 with_pools; /* stream-ordered and graph memory too */
 	__u32 pad;
+	__u64 before_ns; /* what was born later is of another context, that has the handle of the one that has ended */
 };
 
 /*
@@ -67,7 +73,7 @@ static long sweep_one(void *map, struct live_key *key, struct live_value *v, str
 	struct live_value was = *v;
 	struct books *b;
 
-	if (k.gen != s->gen)
+	if (k.gen != s->gen || was.birth_ns > s->before_ns)
 		return 0;
 	if (goes_with_context(&k, &was)) {
 		if (was.ctx ? was.ctx != s->ctx : (s->device == EVENT_NO_DEVICE || was.device != s->device))
@@ -90,9 +96,10 @@ static long sweep_one(void *map, struct live_key *key, struct live_value *v, str
 /* Done on the spot, in the call that freed it, so that the books are right before the program goes on. It walks the whole
  * table (about 10 ms for a million slots): resets and destroyed contexts are rare and slow in themselves. A process that
  * makes and destroys them all the time without holding a block does not walk. */
-static __always_inline void sweep_context(struct books *b, __u32 pid, __u64 ctx, __s32 device, __u32 call)
+static __always_inline void sweep_context(struct books *b, __u32 pid, __u64 ctx, __s32 device, struct call_state *cs)
 {
-	struct sweep s = { .ctx = ctx, .pid = pid, .gen = b->gen, .call = call, .device = device };
+	struct sweep s = { .ctx = ctx, .pid = pid, .gen = b->gen, .call = cs->call, .device = device,
+			   .before_ns = cs->entry_ns };
 
 	if (!b->live_count)
 		return;
@@ -100,9 +107,10 @@ static __always_inline void sweep_context(struct books *b, __u32 pid, __u64 ctx,
 }
 
 /* A runtime without visible contexts ends all that is on the device. */
-static __always_inline void sweep_device(struct books *b, __u32 pid, __s32 device, __u32 call)
+static __always_inline void sweep_device(struct books *b, __u32 pid, __s32 device, struct call_state *cs)
 {
-	struct sweep s = { .pid = pid, .gen = b->gen, .call = call, .device = device, .with_pools = 1 };
+	struct sweep s = { .pid = pid, .gen = b->gen, .call = cs->call, .device = device, .with_pools = 1,
+			   .before_ns = cs->entry_ns };
 
 	if (b->live_count)
 		bpf_for_each_map_elem(&live, sweep_one, &s, 0);
@@ -110,8 +118,20 @@ static __always_inline void sweep_device(struct books *b, __u32 pid, __s32 devic
 
 static __always_inline void uuid_return(struct books *b, __u32 pid, struct call_state *cs)
 {
-	struct event_uuid *ev = bpf_ringbuf_reserve(&ring, sizeof(*ev), 0);
+	struct uuid_key key = { .gen = b->gen, .ordinal = (__s32)cs->arg[1] };
+	struct uuid_value v = { .call = cs->call };
+	struct event_uuid *ev;
 
+	if (bpf_probe_read_user(v.uuid, sizeof(v.uuid), (void *)cs->arg[0])) {
+		count(COUNTER_FAULT);
+		return;
+	}
+	if (bpf_map_update_elem(&uuids, &key, &v, BPF_EXIST) && may_have_object(b) &&
+	    bpf_map_update_elem(&uuids, &key, &v, BPF_ANY)) {
+		__sync_fetch_and_add(&b->object_count, -1);
+		count(COUNTER_MAP_FULL);
+	}
+	ev = bpf_ringbuf_reserve(&ring, sizeof(*ev), 0);
 	if (!ev) {
 		lost(b);
 		return;
@@ -124,11 +144,7 @@ static __always_inline void uuid_return(struct books *b, __u32 pid, struct call_
 	ev->head.start_ns = b->start_ns;
 	ev->head.time_ns = bpf_ktime_get_ns();
 	ev->head.device = (__s32)cs->arg[1];
-	if (bpf_probe_read_user(ev->uuid, sizeof(ev->uuid), (void *)cs->arg[0])) {
-		count(COUNTER_FAULT);
-		bpf_ringbuf_discard(ev, BPF_RB_NO_WAKEUP);
-		return;
-	}
+	__builtin_memcpy(ev->uuid, v.uuid, sizeof(ev->uuid));
 	bpf_ringbuf_submit(ev, BPF_RB_NO_WAKEUP);
 }
 
@@ -147,16 +163,28 @@ static __always_inline void context_learn(struct books *b, __u64 ctx, __s32 devi
 
 static __always_inline void context_end(struct books *b, __u32 pid, struct thread_state *ts, struct call_state *cs)
 {
-	sweep_context(b, pid, cs->arg[0], EVENT_NO_DEVICE, cs->call);
+	struct object_value *o = object_find(b, OBJECT_CTX, cs->arg[0]);
+
+	sweep_context(b, pid, cs->arg[0], EVENT_NO_DEVICE, cs);
 	if (ts->ctx == cs->arg[0])
 		context_pop(b, ts);
-	object_remove(b, OBJECT_CTX, cs->arg[0]);
+	if (o && o->born_ns <= cs->entry_ns)
+		object_remove(b, OBJECT_CTX, cs->arg[0]);
 }
 
 /* Device ordinals begin at 0, handles do not. */
 static __always_inline __u64 primary_name(__u64 device)
 {
 	return (__u64)(__u32)device + 1;
+}
+
+/* Attaching to a primary context, and detaching, changes nothing. */
+static __always_inline void context_keep(struct books *b, __u64 ctx)
+{
+	struct object_value *o = object_find(b, OBJECT_CTX, ctx);
+
+	if (o)
+		o->refs = REFS_UNKNOWN;
 }
 
 static __always_inline void primary_retain(struct books *b, struct call_state *cs)
@@ -166,6 +194,7 @@ static __always_inline void primary_retain(struct books *b, struct call_state *c
 	struct object_value *o = object_find(b, OBJECT_PRIMARY, primary_name(device));
 
 	context_learn(b, ctx, device);
+	context_keep(b, ctx);
 	if (o) {
 		o->ref = ctx;
 		__sync_fetch_and_add(&o->refs, 1);
@@ -188,7 +217,7 @@ static __always_inline void primary_end(struct books *b, __u32 pid, struct call_
 			return;
 		object_remove(b, OBJECT_PRIMARY, primary_name(device));
 	}
-	sweep_context(b, pid, ctx, device, cs->call);
+	sweep_context(b, pid, ctx, device, cs);
 }
 
 /* Successful calls that say something about contexts and devices. */
@@ -248,7 +277,7 @@ static __noinline int context_return(struct books *b, __u32 pid, struct thread_s
 		object_set(b, OBJECT_GREEN, read_word(handle), (__s32)cs->arg[2], 0);
 		break;
 	case CALL_GREEN_CTX:
-		context_learn(b, read_word(handle), object_device(b, OBJECT_GREEN, cs->arg[1]));
+		object_set(b, OBJECT_CTX, read_word(handle), object_device(b, OBJECT_GREEN, cs->arg[1]), CONTEXT_GREEN);
 		break;
 	case CALL_DEVICE_UUID:
 		uuid_return(b, pid, cs);
@@ -258,7 +287,7 @@ static __noinline int context_return(struct books *b, __u32 pid, struct thread_s
 		ts->ctx = 0;
 		break;
 	case CALL_DEVICE_RESET:
-		sweep_device(b, pid, current_device(b, ts, d), cs->call);
+		sweep_device(b, pid, current_device(b, ts, d), cs);
 		break;
 	case CALL_CTX_SET:
 		context_set(b, ts, handle);
@@ -289,6 +318,15 @@ static long sweep_dead_object(void *map, struct object_key *key, struct object_v
 
 	if (bpf_map_lookup_elem(&dead, &k.gen))
 		bpf_map_delete_elem(&objects, &k);
+	return 0;
+}
+
+static long sweep_dead_uuid(void *map, struct uuid_key *key, struct uuid_value *v, void *unused)
+{
+	struct uuid_key k = *key;
+
+	if (bpf_map_lookup_elem(&dead, &k.gen))
+		bpf_map_delete_elem(&uuids, &k);
 	return 0;
 }
 
@@ -327,6 +365,7 @@ int sweep_dead(struct sweep_args *args)
 		bpf_for_each_map_elem(&live, sweep_dead_live, NULL, 0);
 	bpf_for_each_map_elem(&mappings, sweep_dead_mapping, NULL, 0);
 	bpf_for_each_map_elem(&objects, sweep_dead_object, NULL, 0);
+	bpf_for_each_map_elem(&uuids, sweep_dead_uuid, NULL, 0);
 	bpf_for_each_map_elem(&captures, sweep_dead_capture, NULL, 0);
 	bpf_for_each_map_elem(&graph_blocks, sweep_dead_graph, NULL, 0);
 	return 0;

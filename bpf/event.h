@@ -96,6 +96,18 @@ struct event_uuid {
 	__u8 uuid[16];
 };
 
+/* The same, kept: the event may be lost, and programs ask once. */
+struct uuid_key {
+	__u32 gen;
+	__s32 ordinal;
+};
+
+struct uuid_value {
+	__u8 uuid[16];
+	__u32 call;
+	__u32 pad;
+};
+
 /* A process's books in the kernel. Bytes and counts change by atomic adds, so they are exact whatever the ring lost. */
 struct books {
 	__u32 gen;	/* number of this incarnation: the first word of every other map's key */
@@ -117,6 +129,7 @@ struct books {
 	__u64 bound_single;	/* ... or for one allocation of at least so many bytes; ~0 = never */
 	__u64 copies_paid_ns;	/* its budget of copies of stacks is spent up to this time */
 	__u64 wakes_paid_ns;	/* ... and that of waking the daemon */
+	__u64 uuids_paid_ns;	/* ... and that of telling it of devices */
 	__u64 framework_live_count, framework_alloc_count, framework_free_count;
 	__u64 missed_count; /* calls of which nothing is known but that they were made: the books may be wrong by them */
 	__u32 object_count, mapping_count; /* entries of its own: objects, captures and graph_blocks; mappings */
@@ -175,6 +188,7 @@ struct object_value {
 		__u64 threshold;  /* of release */
 		__u64 reserved;	  /* as the driver last told the program; ~0 = never */
 	} pool;
+	__u64 born_ns; /* of a context: one that ends later by its handle may be another */
 };
 
 /*
@@ -327,6 +341,7 @@ enum counter {
 	COUNTER_FRAMEWORK_UNKNOWN, /* frees of framework blocks older than the tracer */
 	COUNTER_FORMAT,		/* arrays of a format that is not known: booked with 4 bytes an element */
 	COUNTER_CAPTURE_GUESS,	/* an allocation during a capture on a stream that did not begin one: told apart by its address */
+	COUNTER_UUID_SKIPPED,	/* more calls for a device's uuid than a process is listened to */
 	COUNTER_MAX,
 };
 
@@ -345,7 +360,8 @@ _Static_assert(sizeof(struct event_uuid) == 96, "struct event_uuid");
 _Static_assert(sizeof(struct live_key) == 16, "struct live_key");
 _Static_assert(sizeof(struct live_value) == 48, "struct live_value");
 _Static_assert(sizeof(struct object_key) == 16, "struct object_key");
-_Static_assert(sizeof(struct object_value) == 56, "struct object_value");
+_Static_assert(sizeof(struct object_value) == 64, "struct object_value");
+_Static_assert(sizeof(struct uuid_value) == 24, "struct uuid_value");
 _Static_assert(sizeof(struct call_desc) == 16, "struct call_desc");
 _Static_assert(CLASS_MAX <= CLASS_SLOTS, "CLASS_SLOTS");
 

@@ -34,6 +34,12 @@ static __always_inline __u64 capture_of(struct books *b, __u64 stream)
 	return o ? o->ref : 0;
 }
 
+/* The capture that a stream of this thread is in, if it has joined one: the thread's own, else the last one begun. */
+static __always_inline __u64 capture_guess(struct books *b, struct thread_state *ts)
+{
+	return !b->captures ? 0 : ts->capture ? ts->capture : b->capture;
+}
+
 /* A new capture with one reference; 0 when there is no room. */
 static __always_inline __u64 capture_new(struct books *b)
 {
@@ -223,17 +229,16 @@ static long launch_one(__u64 index, struct launch *l)
 		return 1;
 	key.addr = g->addr;
 	old = bpf_map_lookup_elem(&live, &key);
-	if (g->state == GRAPH_FREES) {
-		if (!old)
-			return 0;
+	/* Freed by the graph; or live still, and the graph frees at each launch what the one before has left. */
+	if (old) {
 		was = *old;
 		if (live_remove(&key))
 			book_free(b, pid, &key, &was, l->call, 0);
-		return 0;
 	}
-	/* Live still: a graph that frees at its next launch what it left allocated. */
-	if (old && old->class == CLASS_GRAPH && old->bytes == g->bytes)
+	if (g->state == GRAPH_FREES)
 		return 0;
+	was.flags = 0;
+	was.ctx = 0;
 	was.bytes = g->bytes;
 	was.stack = g->stack;
 	was.device = g->device;
@@ -272,13 +277,15 @@ static __always_inline void capture_begin(struct books *b, struct call_state *cs
 }
 
 /* Ends the capture even where the call fails: it does then too. */
-static __always_inline void capture_end(struct books *b, struct call_state *cs, bool is_good)
+static __always_inline void capture_end(struct books *b, struct thread_state *ts, struct call_state *cs, bool is_good)
 {
 	__u64 stream = stream_name(cs->arg[0]), id = capture_of(b, cs->arg[0]);
 	struct capture_value *c = capture_find(b, id);
 
 	if (!id)
 		return;
+	if (ts->capture == id)
+		ts->capture = 0;
 	object_remove(b, OBJECT_STREAM, stream);
 	__sync_fetch_and_add(&b->captures, -1);
 	if (c && c->count && is_good)

@@ -96,14 +96,15 @@ static __always_inline void map_return(struct books *b, struct call_state *cs)
 		__sync_fetch_and_add(&v->refs, 1);
 }
 
-static __always_inline __u64 binding_name(__u64 multicast, __u64 offset)
+/* Each device has its memory at an offset. */
+static __always_inline __u64 binding_name(__u64 multicast, __u64 offset, __s32 device)
 {
-	return multicast * 0x9e3779b97f4a7c15ull + offset;
+	return multicast * 0x9e3779b97f4a7c15ull + offset + ((__u64)(__u32)device << 56);
 }
 
 static __always_inline void multicast_bind(struct books *b, struct call_state *cs, const struct call_desc *d)
 {
-	struct mapping_key mk = { .gen = b->gen, .kind = MAPPING_MULTICAST, .addr = binding_name(cs->arg[0], cs->arg[1]) };
+	struct mapping_key mk = { .gen = b->gen, .kind = MAPPING_MULTICAST };
 	struct mapping_key at = { .gen = b->gen, .kind = MAPPING_ADDRESS, .addr = cs->arg[2] };
 	struct live_key key = { .gen = b->gen, .kind = ADDR_HANDLE, .addr = cs->arg[0] };
 	struct mapping_value m = { .size = cs->arg[0], .handle = cs->arg[2] }, *mapped;
@@ -115,15 +116,21 @@ static __always_inline void multicast_bind(struct books *b, struct call_state *c
 			return;
 		m.handle = mapped->handle;
 	}
-	if (!v || !m.handle || !mapping_add(b, &mk, &m))
+	if (!v || !m.handle)
 		return;
 	v->flags |= LIVE_F_BINDINGS;
-	handle_ref(b, m.handle);
+	key.addr = m.handle;
+	v = bpf_map_lookup_elem(&live, &key);
+	if (!v)
+		return;
+	mk.addr = binding_name(cs->arg[0], cs->arg[1], v->device);
+	if (mapping_add(b, &mk, &m))
+		__sync_fetch_and_add(&v->refs, 1);
 }
 
 static __always_inline void multicast_unbind(struct books *b, __u32 pid, struct call_state *cs)
 {
-	struct mapping_key mk = { .gen = b->gen, .kind = MAPPING_MULTICAST, .addr = binding_name(cs->arg[0], cs->arg[2]) };
+	struct mapping_key mk = { .gen = b->gen, .kind = MAPPING_MULTICAST, .addr = binding_name(cs->arg[0], cs->arg[2], (__s32)cs->arg[1]) };
 	struct mapping_value *m = bpf_map_lookup_elem(&mappings, &mk);
 	__u64 handle = m ? m->handle : 0;
 
@@ -194,9 +201,6 @@ static __noinline int import_return(struct books *b, __u32 pid, struct call_stat
 		break;
 	case CALL_MULTICAST_BIND:
 		multicast_bind(b, cs, d);
-		break;
-	case CALL_MULTICAST_UNBIND:
-		multicast_unbind(b, pid, cs);
 		break;
 	case CALL_EXPORT:
 		export_return(b, cs);

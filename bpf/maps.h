@@ -83,6 +83,14 @@ struct {
 } objects SEC(".maps");
 #define OBJECTS_SHARE 49152 /* of one process */
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct uuid_key);
+	__type(value, struct uuid_value);
+} uuids SEC(".maps");
+
 enum mapping_kind {
 	MAPPING_ADDRESS,
 	MAPPING_MULTICAST, /* addr: of multicast object and offset */
@@ -221,6 +229,8 @@ struct call_state {
 	__u32 asked_class; /* CLASS_MAX: that of the row */
 	__s32 asked_device; /* from properties or a location */
 	__u32 pad;
+	__u64 entry_ns; /* of calls that end a context */
+	__u64 guess;	/* the capture that its stream is in if it has joined one */
 };
 
 /*
@@ -235,6 +245,8 @@ struct thread_state {
 	/* current context */
 	__u32 ctx_depth;
 	__u64 ctx;
+	__u64 owner;   /* of what is allocated under it: 0 for a green context, whose memory is the primary one's */
+	__u64 capture; /* the last one that this thread began, 0 after its end */
 	__s32 device;
 	__u32 gen; /* of the process the above belongs to */
 	__u64 ctx_below[CTX_DEPTH];

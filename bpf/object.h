@@ -47,13 +47,16 @@ static __noinline struct object_value *object_add(struct books *b, const struct 
 static __always_inline void object_set(struct books *b, __u32 kind, __u64 handle, __s32 device, __u64 ref)
 {
 	struct object_key key = { .gen = b->gen, .kind = kind, .handle = handle };
-	struct object_value v = { .device = device, .ref = ref, .refs = 1 }, *o = object_add(b, &key, &v);
+	struct object_value v = { .device = device, .ref = ref, .refs = 1 }, *o;
 
+	v.born_ns = bpf_ktime_get_ns();
+	o = object_add(b, &key, &v);
 	if (!o)
 		return;
 	o->device = device;
 	o->ref = ref;
 	o->refs = 1;
+	o->born_ns = v.born_ns;
 }
 
 static __always_inline void object_remove(struct books *b, __u32 kind, __u64 handle)
@@ -103,6 +106,8 @@ static __always_inline void read_asked(struct call_state *cs, const struct call_
 		if (bpf_probe_read_user(w, 8, (void *)addr))
 			count(COUNTER_FAULT);
 		asked_location(cs, w[0], w[1]);
+		if ((__u32)cs->arg[(d->device_arg + 1) & (ARG_MAX - 1)] == 2) /* the kind of memory: managed */
+			cs->asked_class = CLASS_MANAGED;
 	} else if (d->device_how == DEVICE_PROP) {
 		/* CUmemAllocationProp and CUmemPoolProps begin alike: type, handle types, location. Type 2 is managed. */
 		if (bpf_probe_read_user(w, sizeof(w), (void *)addr))

@@ -110,13 +110,16 @@ static __noinline int pool_return(struct books *b, struct call_state *cs, const 
 			o->ref = pool_default(b, cs->asked_device);
 		break;
 	case CALL_POOL_CURRENT:
-		if (cs->asked_device == EVENT_NO_DEVICE)
+		if (cs->asked_device == EVENT_NO_DEVICE || cs->asked_class != CLASS_MAX)
 			break;
 		b->has_pools = 1;
 		object_set(b, OBJECT_DEVICE_POOL, POOL_DEFAULT_OF(cs->asked_device), cs->asked_device,
 			   pool_name(b, cs->arg[d->addr_arg & (ARG_MAX - 1)]));
 		break;
 	case CALL_POOL_DESTROY:
+		o = object_find(b, OBJECT_POOL, handle);
+		if (o && o->device != EVENT_NO_DEVICE && pool_current(b, o->device) == handle)
+			object_remove(b, OBJECT_DEVICE_POOL, POOL_DEFAULT_OF(o->device));
 		object_remove(b, OBJECT_POOL, handle);
 		break;
 	default: /* of a pool that is there */

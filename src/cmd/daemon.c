@@ -115,8 +115,6 @@ static int on_nvml(sd_event_source *s, int fd, uint32_t revents, void *userdata)
 {
 	struct daemon *d = userdata;
 	struct gpu_snapshot fresh = {};
-	size_t iter = 0;
-	void *value;
 
 	if (!nvml_watch_take(d->nvml, &fresh))
 		return 0;
@@ -128,9 +126,7 @@ static int on_nvml(sd_event_source *s, int fd, uint32_t revents, void *userdata)
 		(void)engine_set_device(d->engine, g->uuid, g->index, g->name, g->total_bytes, g->used_bytes);
 	}
 	daemon_driver_snapshot(d);
-	while (map64_next(&d->known, &iter, NULL, &value))
-		if (((struct known *)value)->wants_device)
-			daemon_name_devices(d, value);
+	daemon_name_devices(d);
 	return 0;
 }
 
@@ -413,6 +409,11 @@ static void daemon_done(struct daemon *d)
 	void *value;
 
 	status_server_free(d->status);
+	sd_event_source_unref(d->ring_source);
+	sd_event_source_unref(d->mmap_source);
+	sd_event_source_unref(d->mmap_timer);
+	sd_event_source_unref(d->drain_timer);
+	sd_event_source_unref(d->tick_timer);
 	sd_event_unref(d->event);
 	resync_free(d->resync);
 	engine_free(d->engine);

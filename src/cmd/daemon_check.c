@@ -55,6 +55,7 @@ static int on_books(uint32_t pid, const struct books *b, void *userdata)
 	lost = b->lost_count > k->lost_seen ? b->lost_count - k->lost_seen : b->lost_count;
 	(void)engine_lost(d->engine, pid, b->start_ns, lost, d->now_ns);
 	k->lost_seen = b->lost_count;
+	daemon_recall_uuids(d, k, b->gen);
 	return resync_want(d->resync, pid, b->start_ns);
 }
 

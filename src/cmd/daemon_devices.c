@@ -10,6 +10,9 @@
 #include "proc/visible_devices.h"
 #include "trace/calls.h"
 
+/* Of a snapshot: processes whose environment is read, 30 us each. */
+#define NAMES_MAX 256
+
 void daemon_set_ordinal(struct daemon *d, struct known *k, int ordinal, const char *uuid)
 {
 	(void)engine_set_ordinal(d->engine, k->pid, k->start_ns, ordinal, uuid);
@@ -25,21 +28,34 @@ static bool is_hip(uint32_t row)
 	return call && call->api == API_HIP;
 }
 
-void daemon_uuid(struct daemon *d, struct known *k, const struct event *ev, size_t size)
+static void set_uuid(struct daemon *d, struct known *k, int ordinal, const uint8_t *b, uint32_t row)
 {
-	const struct event_uuid *u = (const void *)ev;
 	char text[64], digits[17] = "";
-	const uint8_t *b = u->uuid;
 
-	if (size < sizeof(*u))
-		return;
 	/* HIP's 16 bytes are digits already, unless the process makes them up. */
-	if (is_hip(ev->call) && strspn(memcpy(digits, b, 16), "0123456789abcdefABCDEF") == 16)
+	if (is_hip(row) && strspn(memcpy(digits, b, 16), "0123456789abcdefABCDEF") == 16)
 		snprintf(text, sizeof(text), "GPU-%s", digits);
 	else
 		snprintf(text, sizeof(text), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
 			 b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
-	daemon_set_ordinal(d, k, ev->device, text);
+	daemon_set_ordinal(d, k, ordinal, text);
+}
+
+void daemon_uuid(struct daemon *d, struct known *k, const struct event *ev, size_t size)
+{
+	const struct event_uuid *u = (const void *)ev;
+
+	if (size >= sizeof(*u))
+		set_uuid(d, k, ev->device, u->uuid, ev->call);
+}
+
+void daemon_recall_uuids(struct daemon *d, struct known *k, uint32_t gen)
+{
+	struct uuid_value v;
+
+	for (int i = 0; i < 63; i++)
+		if (!(k->devices_named & (1ull << (i + 1))) && tracer_uuid(d->tracer, gen, i, &v) == 0)
+			set_uuid(d, k, i, v.uuid, v.call);
 }
 
 /* A card that the process's API can reach, or an instance of one; a card that is cut into instances is not used itself. */
@@ -117,7 +133,7 @@ static const struct gpu_device *device_of(struct daemon *d, const struct known *
 	return k->is_hip ? visible_device_hip(&hip, &d->gpus, ordinal) : visible_device(e->cuda, &d->gpus, ordinal);
 }
 
-void daemon_name_devices(struct daemon *d, struct known *k)
+static void name_devices(struct daemon *d, struct known *k)
 {
 	_cleanup_(environment_done) struct environment e = {};
 	uint64_t unnamed = k->ordinals_seen & ~k->devices_named;
@@ -129,7 +145,9 @@ void daemon_name_devices(struct daemon *d, struct known *k)
 		k->wants_device = true;
 		return;
 	}
-	environment_read(k->pid, &e);
+	/* Bit 0 is "not known", to which the environment says nothing. */
+	if (unnamed > 1)
+		environment_read(k->pid, &e);
 	for (int i = -1; i < 63; i++) {
 		const struct gpu_device *g;
 
@@ -141,6 +159,23 @@ void daemon_name_devices(struct daemon *d, struct known *k)
 		else
 			k->wants_device = true;
 	}
+}
+
+void daemon_name_devices(struct daemon *d)
+{
+	size_t n = 0;
+	void *value;
+
+	while (n < NAMES_MAX && map64_next(&d->known, &d->name_iter, NULL, &value)) {
+		struct known *k = value;
+
+		if (!k->wants_device)
+			continue;
+		name_devices(d, k);
+		n++;
+	}
+	if (n < NAMES_MAX)
+		d->name_iter = 0;
 }
 
 void daemon_note_ordinal(struct daemon *d, struct known *k, int ordinal, uint32_t row)
@@ -155,5 +190,5 @@ void daemon_note_ordinal(struct daemon *d, struct known *k, int ordinal, uint32_
 	k->ordinals_seen |= bit;
 	k->is_hip |= is_hip(row);
 	if (!(k->devices_named & bit))
-		daemon_name_devices(d, k);
+		name_devices(d, k);
 }

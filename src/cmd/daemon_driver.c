@@ -133,8 +133,10 @@ static bool find_library(const struct daemon *d, const struct mapping *m, struct
 		const char *name;
 
 		libraries_get(d->libraries, i, ret);
+		if (ret->inode != m->inode)
+			continue;
 		name = base_name(ret->path);
-		if (ret->inode == m->inode && strncmp(base_name(m->path), name, strlen(name)) == 0)
+		if (strncmp(base_name(m->path), name, strlen(name)) == 0)
 			return true;
 	}
 	return false;
@@ -150,6 +152,9 @@ static const char *reason_by_maps(struct daemon *d, const struct process *p)
 
 	if (r < 0)
 		return r == -ESRCH ? NULL : "its mappings could not be read";
+	/* The probes have seen it go, but the driver takes its time. */
+	if (as->count == 0)
+		reason = "it is ending, or has no program of its own";
 	for (size_t i = 0; i < as->count; i++) {
 		const struct mapping *m = &as->mappings[i];
 
@@ -169,11 +174,19 @@ static const char *reason_by_maps(struct daemon *d, const struct process *p)
 	return reason;
 }
 
-static void explain(struct daemon *d, struct quota *q, const struct process *p)
+static const char graphics_only[] = "the driver has it for graphics only";
+
+/* Of cards where computing shows as such. */
+static bool is_graphics_only(const struct gpu_device *g, const struct gpu_process *gp)
+{
+	return gp->kinds == GPU_PROCESS_GRAPHICS && (strcmp(g->driver, "nvidia") == 0 || strcmp(g->driver, "amdgpu") == 0);
+}
+
+static void explain(struct daemon *d, struct quota *q, const struct process *p, bool is_graphics)
 {
 	const struct daemon_options *o = d->options;
 	const char *reason = NULL;
-	bool is_given = o->pids_len == 0;
+	bool is_given = o->pids_len == 0, is_expected = false;
 
 	if (p->start_ns == 0 || p->condition & CONDITION_NO_PROCESS) {
 		reason = "no such process";
@@ -182,15 +195,18 @@ static void explain(struct daemon *d, struct quota *q, const struct process *p)
 	} else {
 		for (size_t i = 0; i < o->pids_len; i++)
 			is_given = is_given || o->pids[i] == p->pid;
+		is_expected = !is_given || is_graphics;
 		if (!is_given) {
 			reason = "only processes given by --pid are traced";
+		} else if (is_graphics) {
+			reason = graphics_only;
 		} else if (d->now_ns - p->first_ns >= REASON_NS && q->maps > 0) {
 			q->maps--;
 			reason = reason_by_maps(d, p);
 		}
 	}
 	if (reason)
-		engine_set_coverage(d->engine, p->pid, p->start_ns, reason);
+		engine_set_coverage(d->engine, p->pid, p->start_ns, reason, is_expected);
 }
 
 static void introduce(struct daemon *d, uint32_t pid, uint64_t start_ns)
@@ -205,9 +221,9 @@ static void introduce(struct daemon *d, uint32_t pid, uint64_t start_ns)
 static void take_process(struct daemon *d, struct quota *q, const struct gpu_process *gp)
 {
 	const struct gpu_device *g = &d->gpus.devices[gp->device];
+	bool is_new, is_graphics = is_graphics_only(g, gp);
 	uint64_t start_ns;
 	struct process *p;
-	bool is_new;
 
 	if (!is_understood(d, g) || gp->pid == 0 || find_start(d, q, gp->pid, &start_ns) < 0)
 		return;
@@ -223,8 +239,9 @@ static void take_process(struct daemon *d, struct quota *q, const struct gpu_pro
 		return;
 	if (is_new)
 		introduce(d, gp->pid, start_ns);
-	if (!p->is_covered && !p->uncovered_reason)
-		explain(d, q, p);
+	/* It may begin to compute later, or do so on another device. */
+	if (!p->is_covered && (!p->uncovered_reason || (p->uncovered_reason == graphics_only && !is_graphics)))
+		explain(d, q, p, is_graphics);
 }
 
 /* No probe tells the end of one that was never seen by any. */
@@ -254,6 +271,8 @@ void daemon_driver_snapshot(struct daemon *d)
 
 	d->now_ns = clock_monotonic_ns();
 	d->real_usec = clock_real_usec();
+	d->driver.before_ns = d->driver.snapshot_ns;
+	d->driver.snapshot_ns = d->now_ns;
 	engine_driver_begin(d->engine);
 	for (size_t i = 0; i < d->gpus.process_count; i++)
 		take_process(d, &q, &d->gpus.processes[i]);
@@ -264,6 +283,13 @@ void daemon_driver_snapshot(struct daemon *d)
 	d->driver.missing_len = q.missing_len;
 	if (is_complete)
 		end_unnamed(d);
+}
+
+/* A snapshot that was begun after it had gone names it still: one that is older, as when the driver has stopped answering,
+ * proves nothing. The last one was begun after the one before it had come. */
+static bool is_named_since(const struct daemon *d, const struct process *p)
+{
+	return p->start_ns == 0 || d->driver.before_ns >= p->gone_ns;
 }
 
 static void look(struct daemon *d, struct process *p)
@@ -279,7 +305,8 @@ static void look(struct daemon *d, struct process *p)
 	}
 	if (r < 0 && r != -ESRCH)
 		return;
-	if (r == -ESRCH && p->is_listed)
+	p->gone_ns = r < 0 ? (p->gone_ns ?: d->now_ns) : 0;
+	if (p->gone_ns && p->is_listed && is_named_since(d, p))
 		condition = CONDITION_NO_PROCESS;
 	/* Every process waits for a disk or a lock at times. */
 	p->stuck_looks = condition & CONDITION_UNINTERRUPTIBLE ? p->stuck_looks + 1 : 0;
@@ -302,7 +329,8 @@ void daemon_driver_tick(struct daemon *d)
 		w->look_iter = 0;
 	}
 	while (n < LOOKS_MAX && (p = engine_next_process(d->engine, &w->look_iter))) {
-		if (process_holds_memory(p)) {
+		/* Nobody else tells the end of one that the driver no longer names, when not all of the driver has answered. */
+		if (process_holds_memory(p) || (!p->is_covered && !p->is_listed)) {
 			look(d, p);
 			n++;
 		} else if (p->condition) {

@@ -40,6 +40,7 @@ struct driver_watch {
 	uint64_t since_boot_ns; /* boot clock: what started before was not traced from its start */
 	uint32_t missing[MISSING_MAX]; /* pids of the last snapshot that no process has */
 	size_t missing_len;
+	uint64_t snapshot_ns, before_ns; /* when the last snapshot came, and the one before it; 0 = none has */
 	size_t look_iter;	/* where the look at /proc goes on */
 	uint64_t round_ns;	/* when the round began; 0 = none is under way */
 	uint64_t next_ns;	/* when the next one begins */
@@ -82,6 +83,7 @@ struct daemon {
 	bool is_drained;   /* the last drain left nothing behind */
 	bool wants_end;	   /* ends of processes may have been lost */
 	size_t check_iter; /* where the comparison of books goes on */
+	size_t name_iter;  /* where the naming of devices goes on */
 };
 
 /* daemon_events.c */
@@ -102,10 +104,13 @@ void daemon_resolved(struct daemon *d);
 void daemon_set_ordinal(struct daemon *d, struct known *k, int ordinal, const char *uuid);
 /* It has asked the driver for a uuid. */
 void daemon_uuid(struct daemon *d, struct known *k, const struct event *ev, size_t size);
+/* Events of it were lost: asks for the uuids that it was told. gen: books.gen. */
+void daemon_recall_uuids(struct daemon *d, struct known *k, uint32_t gen);
 /* It has memory on this ordinal, by a call of this row: if nobody has told which device that is, finds out. */
 void daemon_note_ordinal(struct daemon *d, struct known *k, int ordinal, uint32_t row);
-/* Names ordinals of processes that never asked the driver for a uuid in our sight. */
-void daemon_name_devices(struct daemon *d, struct known *k);
+/* A snapshot has come: names ordinals of processes that never asked the driver for a uuid in our sight; of some of them,
+ * the others' turn is the next snapshot's. */
+void daemon_name_devices(struct daemon *d);
 
 /* daemon_check.c: the books in the kernel against the engine's */
 void daemon_check_books(struct daemon *d);

@@ -109,6 +109,7 @@ struct process {
 	uint32_t condition; /* enum process_condition bits, from /proc */
 	uint64_t condition_ns; /* since when it has any */
 	uint32_t stuck_looks; /* in a row that found it in state D; the daemon's */
+	uint64_t gone_ns; /* since when /proc has no such process, 0 = it has; the daemon's */
 	bool exact;	       /* no loss since the last rebuild, nothing clamped */
 	bool is_rebuilding;    /* between begin and end: totals mean nothing */
 

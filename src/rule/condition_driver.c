@@ -125,6 +125,18 @@ static void growth_judge(struct engine *e, struct process *p, struct slot *slot,
 	incident_update(e, &s, slot, r->for_ns, &f, o);
 }
 
+/* One that the driver says holds nothing any more has not grown; of others nothing is known this time. */
+static void growth_unjudged(struct engine *e, struct process *p, struct slot *slot, const struct occasion *o)
+{
+	if (!slot->growth)
+		return;
+	growth_restart(slot->growth);
+	if (p->is_listed || p->driver_bytes != 0)
+		return;
+	slot->growth->value = 0;
+	growth_judge(e, p, slot, o);
+}
+
 /* Where our own count is not to be trusted, or the driver says less than it, there is nothing to compare with. */
 static bool is_judged(const struct process *p, const struct rule *r, uint64_t now_ns)
 {
@@ -145,8 +157,7 @@ void condition_untracked(struct engine *e, struct process *p, const struct occas
 		if (r->kind != RULE_UNTRACKED_GROWTH || slot->is_waiting)
 			continue;
 		if (!is_judged(p, r, o->time_ns)) {
-			if (slot->growth)
-				growth_restart(slot->growth);
+			growth_unjudged(e, p, slot, o);
 			continue;
 		}
 		if (!slot->growth && !(slot->growth = growth_new(o->time_ns / width_ns))) {

@@ -82,8 +82,9 @@ int engine_set_device(struct engine *e, const char *uuid_text, int index, const 
 void engine_driver_begin(struct engine *e);
 int engine_driver(struct engine *e, uint32_t pid, uint64_t start_ns, const char *uuid, uint64_t bytes, bool older);
 void engine_driver_end(struct engine *e, bool is_complete, uint64_t now_ns, uint64_t real_usec);
-/* Why a process that holds memory shows no call; a static text. */
-void engine_set_coverage(struct engine *e, uint32_t pid, uint64_t start_ns, const char *reason);
+/* Why a process that holds memory shows no call; a static text. is_expected: that is as it should be, no record of it is
+ * wanted. */
+void engine_set_coverage(struct engine *e, uint32_t pid, uint64_t start_ns, const char *reason, bool is_expected);
 /* What is wrong with a process: enum process_condition bits, 0 = nothing. Judged at the next tick. */
 void engine_set_condition(struct engine *e, uint32_t pid, uint64_t start_ns, uint32_t condition, uint64_t now_ns);
 

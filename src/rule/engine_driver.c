@@ -115,7 +115,7 @@ static void say_uncovered(struct engine *e, struct process *p, const struct occa
 	struct process_watch *w = p->watch;
 	struct report *r;
 
-	if (p->is_covered || w->is_uncovered_said || !process_holds_memory(p) ||
+	if (p->is_covered || w->is_uncovered_said || w->is_uncovered_fine || !process_holds_memory(p) ||
 	    sat_diff(o->time_ns, p->first_ns) < COVERAGE_NS)
 		return;
 	r = fill_coverage(p, o);
@@ -166,12 +166,14 @@ void engine_driver_end(struct engine *e, bool is_complete, uint64_t now_ns, uint
 	}
 }
 
-void engine_set_coverage(struct engine *e, uint32_t pid, uint64_t start_ns, const char *reason)
+void engine_set_coverage(struct engine *e, uint32_t pid, uint64_t start_ns, const char *reason, bool is_expected)
 {
 	struct process *p = processes_find(&e->processes, pid, start_ns);
 
-	if (p && !p->is_covered)
-		p->uncovered_reason = reason;
+	if (!p || p->is_covered)
+		return;
+	p->uncovered_reason = reason;
+	p->watch->is_uncovered_fine = is_expected;
 }
 
 void engine_set_condition(struct engine *e, uint32_t pid, uint64_t start_ns, uint32_t condition, uint64_t now_ns)

@@ -92,7 +92,7 @@ static struct rule_state *restored_rule(const struct engine *e, const struct res
 	return NULL;
 }
 
-/* A leak cannot be found again before a whole window has been seen. */
+/* A leak or a growth cannot be found again before a whole window has been seen. */
 static uint64_t rule_wait_ns(const struct engine *e, const struct rule_state *rs)
 {
 	const struct rule *r = rs->rule;
@@ -103,7 +103,7 @@ static uint64_t rule_wait_ns(const struct engine *e, const struct rule_state *rs
 
 		(void)sat_add(&wait, s->epoch_ns * MAX(s->max_group, 1u) * (s->epochs + MAX(r->for_epochs, 1u) + 1));
 	}
-	if (r->kind == RULE_ALLOC_RATE)
+	if (r->kind == RULE_ALLOC_RATE || r->kind == RULE_UNTRACKED_GROWTH)
 		(void)sat_add(&wait, r->window_ns);
 	return wait;
 }
@@ -137,6 +137,9 @@ int engine_restore_incident(struct engine *e, const struct incident_saved *s, ui
 	r->since_ns = now_ns;
 	r->wait_ns = wait_ns;
 	e->restored[e->restored_len++] = TAKE_PTR(r);
+	/* As it was captured first: an orphan has another parent by now. */
+	if (s->pid && s->identity && processes_find(&e->processes, s->pid, s->start_ns))
+		(void)engine_set_identity(e, s->pid, s->start_ns, s->identity);
 	return 0;
 }
 
@@ -172,7 +175,8 @@ struct incident *restored_claim(struct engine *e, const struct subject *s, struc
 	for (size_t i = 0; i < e->restored_len; i++) {
 		_cleanup_(restored_freep) struct restored *r = NULL;
 
-		if (restored_rule(e, e->restored[i]) != slot->rs || !is_about(e->restored[i], s))
+		/* In this order: there may be many, and every process asks at every tick. */
+		if (!is_about(e->restored[i], s) || restored_rule(e, e->restored[i]) != slot->rs)
 			continue;
 		/* What was found last, unless it is only that nothing is known yet. */
 		if (!s->p || s->p->alloc_count > 0) {

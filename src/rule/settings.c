@@ -41,8 +41,8 @@ static const struct {
 #undef LIMIT
 
 static const char *const limit_names[] = {
-	"processes",  "live_allocations",   "sites",	 "sites_per_process", "stacks_per_process", "stacks_per_second",
-	"learned_stacks", "incidents",	    "queue",	 "ring_bytes",	      "records_per_minute", "libraries",
+	"processes", "live_allocations", "sites",      "sites_per_process",  "stacks_per_process", "stacks_per_second",
+	"learned_stacks", "incidents",	 "queue",      "ring_bytes",	     "records_per_minute", "libraries",
 	NULL,
 };
 _Static_assert(ARRAY_SIZE(limit_names) == ARRAY_SIZE(counts) + 2, "all counts, ring_bytes and the end");

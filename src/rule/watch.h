@@ -104,6 +104,7 @@ struct process_watch {
 	bool is_named;	   /* in the pass that is under way, or the last one */
 	bool is_older;	   /* than the probes on its library */
 	bool is_uncovered_said;
+	bool is_uncovered_fine; /* no record is wanted */
 	bool is_overcounted; /* twice in a row the driver said less than our count */
 	bool was_less;	     /* ... once */
 	uint64_t named_bytes; /* of the pass under way; UINT64_MAX = the driver did not say */

@@ -136,7 +136,7 @@ const struct call cuda_calls[] = {
 	ALLOC_AS("cuMulticastCreate", CLASS_IMPORTED, ADDR_HANDLE, SIZE_NONE, 0, .device_how = DEVICE_NONE),
 	OP("cuMulticastBindMem", CALL_MULTICAST_BIND, .kind = ADDR_HANDLE),
 	OP("cuMulticastBindAddr", CALL_MULTICAST_BIND, .kind = ADDR_POINTER),
-	OP("cuMulticastUnbind", CALL_MULTICAST_UNBIND),
+	OP_ENTRY("cuMulticastUnbind", CALL_MULTICAST_UNBIND),
 
 	/* What a capture allocates is not there until the graph runs, and is given back by its own free alone: destroying the
 	 * graph or its executable frees nothing. */

@@ -81,6 +81,8 @@ int tracer_each_books(struct tracer *t, int (*fn)(uint32_t pid, const struct boo
 /* Walks every live block of every process. 0 or -errno. */
 int tracer_each_live(struct tracer *t, int (*fn)(const struct live_key *k, const struct live_value *v, void *userdata),
 		     void *userdata);
+/* The uuid that a process has been told for its ordinal; gen: books.gen. 0, -ENOENT. */
+int tracer_uuid(struct tracer *t, uint32_t gen, int32_t ordinal, struct uuid_value *ret);
 /* What is used and reserved of a process's pools; see bpf/pool.h. */
 struct tracer_pool {
 	uint64_t handle; /* no pointer: 1 + the ordinal whose default pool it is */

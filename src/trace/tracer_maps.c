@@ -188,6 +188,7 @@ const char *counter_name(enum counter c)
 		[COUNTER_FRAMEWORK_UNKNOWN] = "framework_unknown_frees",
 		[COUNTER_FORMAT] = "array_formats_unknown",
 		[COUNTER_CAPTURE_GUESS] = "captured_by_address",
+		[COUNTER_UUID_SKIPPED] = "uuids_skipped",
 	};
 
 	return c < COUNTER_MAX ? names[c] : "";

@@ -36,3 +36,10 @@ int tracer_each_pool(struct tracer *t, int (*fn)(uint32_t gen, const struct trac
 	}
 	return 0;
 }
+
+int tracer_uuid(struct tracer *t, uint32_t gen, int32_t ordinal, struct uuid_value *ret)
+{
+	struct uuid_key key = { .gen = gen, .ordinal = ordinal };
+
+	return bpf_map_lookup_elem(bpf_map__fd(t->skel->maps.uuids), &key, ret) < 0 ? -errno : 0;
+}

@@ -79,8 +79,8 @@ def bench_blocks(b):
         s = d.status()
         live, same = books(s, 4096)
         where = f"{live:,} live blocks in {len(ours(s))} process{'es' if processes > 1 else ''}"
-        b.row(where, f"{memory(d, before)}; a tick costs {idle(d) / 100 * 1e3:.1f} ms; {s['lost_events']} events lost, books "
-              f"{'exact' if same else 'NOT exact'}", "exact", same and live == 1_000_000)
+        b.row(where, f"{memory(d, before)}; a tick costs {idle(d) / 100 * 1e3:.1f} ms; {s['lost_events']} events lost, "
+              f"books {'exact' if same else 'NOT exact'}", "exact", same and live == 1_000_000)
         if processes == 1:
             d.p.send_signal(signal.SIGSTOP)
             w.again()
@@ -90,8 +90,8 @@ def bench_blocks(b):
             took, s = wait_exact(d)
             live, same = books(s, 4096)
             b.row(f"rebuilt after {s['lost_events']:,} lost events, {where}",
-                  f"exact after {took:.2f} s, {(d.cpu_ns() - cpu) / 1e9:.2f} s of CPU; {d.rss_kib()['VmRSS'] / 1024:.1f} MiB "
-                  "resident then", "exact", same and live == 1_000_000)
+                  f"exact after {took:.2f} s, {(d.cpu_ns() - cpu) / 1e9:.2f} s of CPU; "
+                  f"{d.rss_kib()['VmRSS'] / 1024:.1f} MiB resident then", "exact", same and live == 1_000_000)
         cpu = d.cpu_ns()
         w.end()
         time.sleep(3)
@@ -153,10 +153,10 @@ def bench_sites(b):
         live, same = books(s, 4096)
         sites, others = limit(s, "sites_per_process"), limit(s, "stacks_per_second")
         b.row(f"{n:,} call sites in one process, {what}",
-              f"{memory(d, before)}; {sites['used']:,} told apart, {sites['overflows']:,} blocks over the limit of sites and "
-              f"{others['overflows']:,} over that of stacks a second; {took:.1f} s until all are resolved (allocated at {rate:,} "
-              f"a second), {(d.cpu_ns() - cpu) / 1e9:.1f} s of CPU; bytes {'exact' if same else 'NOT exact'}", "exact",
-              same and live == n)
+              f"{memory(d, before)}; {sites['used']:,} told apart, {sites['overflows']:,} blocks over the limit of sites "
+              f"and {others['overflows']:,} over that of stacks a second; {took:.1f} s until all are resolved (allocated at "
+              f"{rate:,} a second), {(d.cpu_ns() - cpu) / 1e9:.1f} s of CPU; bytes {'exact' if same else 'NOT exact'}",
+              "exact", same and live == n)
         cpu, known = d.cpu_ns(), s["counters"]["stacks_known"]
         w.again()
         ns = w.said()["ns"]
@@ -172,7 +172,8 @@ def bench_sites(b):
 def bench_hostile(b):
     """Each as fast as it goes, on one core; the daemon has the others."""
     for mode, what in (("fail", "failing allocations"), ("single", "pairs whose allocation is past a limit"),
-                       ("unknown", "frees of what was never allocated"), ("uuids", "ordinals that are another device each time"),
+                       ("unknown", "frees of what was never allocated"),
+                       ("uuids", "ordinals that are another device each time"),
                        ("contexts", "contexts made and destroyed"), ("forks", "processes that make one call and end")):
         d = start(b)
         cpu = d.cpu_ns()

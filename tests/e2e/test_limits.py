@@ -25,6 +25,10 @@ def many(case, mode, *args):
     return case.work("work_many", mode, "--wait-start", *args)
 
 
+def check_small(case, d, w, ledger):
+    h.check_books(case, d.wait_process(w.pid, lambda p: p["alloc_count"] == ledger["alloc_count"]), ledger, "the small one")
+
+
 def check_hog(case, p, said, what):
     """Wanted more than there is room for: what is kept is right, the rest is told, and nothing has wrapped."""
     left_out = said["live_count"] - p["live_count"]
@@ -92,7 +96,7 @@ def hog(case):
     said = hog.next("hold")
     small.go()
     ledger = small.next("hold")
-    h.check_books(case, d.wait_process(small.pid, lambda p: p["alloc_count"] == ledger["alloc_count"]), ledger, "the small one")
+    check_small(case, d, small, ledger)
     check_hog(case, d.wait_process(hog.pid, lambda p: p["alloc_count"] == 30000), said, "the hog")
     n = limit(d, "live_allocations")
     case.check(n["overflows"] >= 10000 and n["used"] <= n["max"] == 20000, f"limits: {n}")
@@ -121,7 +125,7 @@ def hogs(case):
         said[w.pid] = w.next("hold", 40)
     small.go()
     ledger = small.next("hold")
-    h.check_books(case, d.wait_process(small.pid, lambda p: p["alloc_count"] == ledger["alloc_count"]), ledger, "the small one")
+    check_small(case, d, small, ledger)
     kept = 0
     for i, w in enumerate(ws):
         p = d.wait_process(w.pid, lambda p: p["alloc_count"] == 15000)
@@ -151,8 +155,7 @@ def objects(case):
         if mode == "kept":
             small.go()
             ledger = small.next("hold")
-            h.check_books(case, d.wait_process(small.pid, lambda p: p["alloc_count"] == ledger["alloc_count"]), ledger,
-                          "the small one")
+            check_small(case, d, small, ledger)
         ws[mode].end()
         d.wait_gone(ws[mode].pid)
     small.end()
@@ -220,7 +223,7 @@ def many_sites(case):
     d.stop()
 
 
-@h.test("loops of failing calls, of limits that are crossed and of devices that change: the daemon is not driven by them")
+@h.test("loops of failing calls, of limits that are crossed, of devices that change: the daemon is not driven by them")
 def loops(case):
     ws = {mode: many(case, mode, "--seconds=2", "--bytes=4GiB", "--wait-end") for mode in ("fail", "single", "uuids", "contexts")}
     d = start_many(case, "", *ws.values(), rules=h.MINIMAL_RULES.replace("^train", "^work_many$"))

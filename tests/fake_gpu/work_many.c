@@ -323,12 +323,12 @@ static void run_for(const struct mode *m)
 
 static void run_count(const struct mode *m)
 {
-	uint64_t start = monotonic_ns();
+	uint64_t start = monotonic_ns(), held;
 
 	for (uint64_t i = 0; i < count; i++)
 		m->one(i);
-	say(m, count, m->one == one_ordinal ? count : m->one == one_map, (m->one == one_ordinal ? count : m->one == one_map) * bytes,
-	    monotonic_ns() - start);
+	held = m->one == one_ordinal ? count : m->one == one_map;
+	say(m, count, held, held * bytes, monotonic_ns() - start);
 	wait_line();
 }
 

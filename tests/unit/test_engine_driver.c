@@ -111,6 +111,27 @@ TEST(growth_fires_and_resolves)
 	sim_done(&s);
 }
 
+/* Its context is gone and it lives on: what it had grown by is given back. */
+TEST(growth_ends_with_what_it_held)
+{
+	struct sim s;
+
+	sim_new(&s, GROWTH);
+	sim_alloc(&s, 1, MIB, 1);
+	drive(&s, 1, GIB, 60 * SEC);
+	drive(&s, 1, 3 * GIB, 60 * SEC);
+	EXPECT_EQ(sim_count(&s, "g", STATE_FIRING), 1);
+	/* Somebody did not answer: then nobody knows. */
+	engine_driver_begin(s.e);
+	end_pass(&s, false);
+	sim_pass(&s, 5 * SEC);
+	EXPECT_EQ(sim_count(&s, "g", STATE_RESOLVED), 0);
+	driver(&s, 1, UINT64_MAX - 1, false);
+	sim_pass(&s, 5 * SEC);
+	EXPECT_EQ(sim_count(&s, "g", STATE_RESOLVED), 1);
+	sim_done(&s);
+}
+
 /* It was there before the window: nothing grows any more. */
 TEST(growth_ends_with_the_window)
 {
@@ -270,7 +291,7 @@ TEST(coverage)
 	engine_totals(s.e, &t);
 	EXPECT(s.len == 0 && t.uncovered == 1);
 	sim_pass(&s, SEC);
-	engine_set_coverage(s.e, 7, 7 * SEC, "because");
+	engine_set_coverage(s.e, 7, 7 * SEC, "because", false);
 	driver(&s, 7, GIB, true);
 	ASSERT(s.len == 1);
 	EXPECT(s.reports[0]->event == REPORT_COVERAGE && s.reports[0]->state == STATE_NONE && !s.reports[0]->rule);
@@ -316,6 +337,15 @@ TEST(no_coverage_record)
 	sim_pass(&s, 60 * SEC);
 	driver(&s, 9, UINT64_MAX, true);
 	EXPECT_EQ(s.len, 1);
+	/* As it should be, until it is found otherwise. */
+	driver(&s, 10, GIB, true);
+	engine_set_coverage(s.e, 10, 10 * SEC, "it draws", true);
+	sim_pass(&s, 60 * SEC);
+	driver(&s, 10, GIB, true);
+	EXPECT_EQ(s.len, 1);
+	engine_set_coverage(s.e, 10, 10 * SEC, "it computes", false);
+	driver(&s, 10, GIB, true);
+	EXPECT_EQ(s.len, 2);
 	sim_done(&s);
 }
 

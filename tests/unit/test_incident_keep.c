@@ -348,4 +348,60 @@ TEST(nonsense_is_refused)
 	kept_done(&k);
 }
 
+/* Whose child it was is known from before the restart alone. */
+TEST(identity_from_before)
+{
+	_cleanup_(identity_unrefp) struct identity *before = identity_new();
+	struct incident_saved v = { .rule = "o", .pid = 3, .start_ns = 3 * SEC, .kind = RULE_ORPHAN, .scope = SCOPE_PROCESS,
+				    .seq = 1, .identity = before };
+	struct sim s;
+
+	ASSERT(before);
+	before->pid = 3;
+	before->ppid = 77;
+	sim_new(&s, NULL);
+	sim_identify(&s, 3, "train", "a.service", "u");
+	EXPECT(engine_process(s.e, 3, 3 * SEC)->id != before);
+	ASSERT(engine_restore_incident(s.e, &v, s.now, WAIT) == 0);
+	EXPECT(engine_process(s.e, 3, 3 * SEC)->id == before);
+	sim_done(&s);
+}
+
+/* How much it had grown by is not kept: only after a whole window is it known that it grows no more. */
+TEST(growth_waits_for_its_window)
+{
+	static const char rules[] = RULES("{ name = \"g\"; kind = \"untracked_growth\"; fire_above = \"1GiB\";"
+					  " window = \"5m\"; min_runtime = \"0s\"; keep_firing_for = \"5s\"; }");
+	struct kept k = {};
+	struct sim s;
+	uint64_t now;
+
+	sim_new(&s, rules);
+	sim_alloc(&s, 3, MIB, 1);
+	for (int i = 0; i < 12; i++) {
+		engine_driver_begin(s.e);
+		(void)engine_driver(s.e, 3, 3 * SEC, NULL, i < 6 ? GIB : 3 * GIB, false);
+		engine_driver_end(s.e, true, s.now, SIM_REAL);
+		sim_pass(&s, 10 * SEC);
+	}
+	engine_save_incidents(s.e, save, &k);
+	ASSERT(k.len == 1);
+	now = s.now;
+	sim_done(&s);
+
+	second_life(&s, &k, rules, now, WAIT);
+	sim_alloc(&s, 3, MIB, 1);
+	for (int i = 0; i < 28; i++) {
+		engine_driver_begin(s.e);
+		(void)engine_driver(s.e, 3, 3 * SEC, NULL, 3 * GIB, false);
+		engine_driver_end(s.e, true, s.now, SIM_REAL);
+		sim_pass(&s, 10 * SEC);
+	}
+	EXPECT_EQ(s.len, 0);
+	sim_pass(&s, 40 * SEC);
+	EXPECT_EQ(sim_count(&s, "g", STATE_RESOLVED), 1);
+	sim_done(&s);
+	kept_done(&k);
+}
+
 TEST_MAIN()
