@@ -67,6 +67,15 @@ static __always_inline bool may_wake(struct books *b, __u64 now_ns)
 	return may_pay(&b->wakes_paid_ns, now_ns, WAKE_NS, WAKES_BURST);
 }
 
+/* The same for all processes that come and go, together: when there are very many each wake finds several. */
+#define LIFE_NS 5000000
+#define LIVES_BURST 64
+
+static __always_inline bool may_wake_for_life(__u64 now_ns)
+{
+	return may_pay(&lives_paid_ns, now_ns, LIFE_NS, LIVES_BURST);
+}
+
 #define PID_LEVELS_MAX 32 /* MAX_PID_NS_LEVEL of the kernel */
 
 /* The number of a task's thread id structure in the daemon's PID namespace; 0 = it is not in there. */
@@ -132,14 +141,14 @@ static __always_inline void event_submit(struct event *ev, bool urgent)
 	bpf_ringbuf_submit(ev, wake_flags(urgent));
 }
 
-static __always_inline void say(struct books *b, __u32 pid, __u32 type, bool urgent)
+static __always_inline void say(struct books *b, __u32 pid, __u32 type)
 {
 	struct event *ev = event_reserve(b, pid, type, bpf_ktime_get_ns());
 
 	if (!ev)
 		return;
 	ev->live_bytes = b->device_bytes;
-	event_submit(ev, urgent);
+	event_submit(ev, may_wake_for_life(ev->time_ns));
 }
 
 static __always_inline void mark_dead(__u32 gen, __u32 has_live)
@@ -189,7 +198,7 @@ static __noinline struct books *books_make(__u32 pid, struct thread_state *ts)
 		return NULL;
 	}
 	if (r == 0)
-		say(b, pid, EVENT_PROCESS, true);
+		say(b, pid, EVENT_PROCESS);
 	return b;
 }
 

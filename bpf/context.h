@@ -116,6 +116,11 @@ static __always_inline void sweep_device(struct books *b, __u32 pid, __s32 devic
 		bpf_for_each_map_elem(&live, sweep_one, &s, 0);
 }
 
+/* A program asks once for each device, or a few times. Of one that asks for ever so many are told at once, then one in each
+ * UUID_NS. */
+#define UUID_NS 1000000
+#define UUIDS_BURST 1024
+
 static __always_inline void uuid_return(struct books *b, __u32 pid, struct call_state *cs)
 {
 	struct uuid_key key = { .gen = b->gen, .ordinal = (__s32)cs->arg[1] };
@@ -130,6 +135,10 @@ static __always_inline void uuid_return(struct books *b, __u32 pid, struct call_
 	    bpf_map_update_elem(&uuids, &key, &v, BPF_ANY)) {
 		__sync_fetch_and_add(&b->object_count, -1);
 		count(COUNTER_MAP_FULL);
+	}
+	if (!may_pay(&b->uuids_paid_ns, bpf_ktime_get_ns(), UUID_NS, UUIDS_BURST)) {
+		count(COUNTER_UUID_SKIPPED);
+		return;
 	}
 	ev = bpf_ringbuf_reserve(&ring, sizeof(*ev), 0);
 	if (!ev) {

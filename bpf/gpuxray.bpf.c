@@ -56,7 +56,7 @@ static __always_inline void process_gone(struct task_struct *p, __u32 type)
 	}
 	event_fill(ev, type, pid, start_ns, bpf_ktime_get_ns());
 	ev->live_bytes = device_bytes;
-	event_submit(ev, true);
+	event_submit(ev, may_wake_for_life(ev->time_ns));
 }
 
 SEC("tp_btf/sched_process_exit")

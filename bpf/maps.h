@@ -17,6 +17,7 @@ __u32 next_gen = 1;
 __u64 next_stack = 1;
 __u64 next_capture = 1;
 __u64 live_blocks; /* entries of the live map, of all processes */
+__u64 lives_paid_ns; /* the budget of wakes for processes that come and go is spent up to this time */
 __u64 since_ns; /* boot-time clock: processes that started later have been seen from their first call on */
 __u64 copies_paid_ns; /* the budget of copies is spent up to this time */
 

@@ -123,8 +123,10 @@ static int on_nvml(sd_event_source *s, int fd, uint32_t revents, void *userdata)
 	for (size_t i = 0; i < d->gpus.device_count; i++) {
 		const struct gpu_device *g = &d->gpus.devices[i];
 
-		(void)engine_set_device(d->engine, g->uuid, g->index, g->name, g->total_bytes, g->used_bytes);
+		if (engine_set_device(d->engine, g->uuid, g->index, g->name, g->total_bytes, g->used_bytes) < 0)
+			d->driver.left_out++;
 	}
+	engine_end_devices(d->engine, d->gpus.is_complete);
 	daemon_driver_snapshot(d);
 	daemon_name_devices(d);
 	return 0;
@@ -466,8 +468,11 @@ static int daemon_start(struct daemon *d)
 	if (r < 0)
 		return r;
 	daemon_adopt(d);
-	if (nvml_watch_new(NULL, d->settings->nvml_interval_ns, &d->nvml) < 0)
+	r = nvml_watch_new(NULL, d->settings->nvml_interval_ns, &d->nvml);
+	if (r < 0) {
+		log_warning("the drivers cannot be asked what devices and processes hold: %s", strerror(-r));
 		d->nvml = NULL;
+	}
 	r = sd_event_new(&d->event);
 	if (r >= 0)
 		r = add_sources(d);

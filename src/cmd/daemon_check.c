@@ -13,12 +13,16 @@
 
 /* Comparisons a tick: 1 us each. The rest waits for the next tick. */
 #define CHECKS_MAX 500
+/* A free that waits for the device has its block out of the kernel's table and still in its totals: where nothing has
+ * changed since a rebuild, another one is tried only so often. */
+#define RETRY_NS (60 * NSEC_PER_SEC)
 
 static bool counts_equal(const struct books *a, const struct books *b)
 {
 	return a->alloc_count == b->alloc_count && a->free_count == b->free_count && a->lost_count == b->lost_count &&
 	       a->fail_count == b->fail_count && a->unknown_free_count == b->unknown_free_count &&
-	       a->device_bytes == b->device_bytes;
+	       a->framework_alloc_count == b->framework_alloc_count &&
+	       a->framework_free_count == b->framework_free_count && a->device_bytes == b->device_bytes;
 }
 
 /* Nothing is under way, so the kernel's counts are final: events between a rebuild's walk and its drain were counted by both
@@ -28,7 +32,7 @@ static bool books_agree(struct process *p, const struct books *b)
 	for (size_t i = 0; i < CLASS_MAX; i++)
 		if (p->live[i] != b->live_bytes[i])
 			return false;
-	if (p->live_count != b->live_count)
+	if (p->live_count != b->live_count || p->framework_live_count != b->framework_live_count)
 		return false;
 	if (p->missed_count != b->missed_count) {
 		p->missed_count = b->missed_count;
@@ -40,6 +44,8 @@ static bool books_agree(struct process *p, const struct books *b)
 	p->free_count = b->free_count;
 	p->fail_count = b->fail_count;
 	p->unknown_free_count = b->unknown_free_count;
+	p->framework_alloc_count = b->framework_alloc_count;
+	p->framework_free_count = b->framework_free_count;
 	return true;
 }
 
@@ -100,6 +106,17 @@ static void check_losses(struct daemon *d)
 	d->wants_end = true;
 }
 
+static bool is_worth_rebuild(const struct daemon *d, struct known *k, const struct books *b)
+{
+	const uint64_t changes = b->alloc_count + b->free_count + b->framework_alloc_count + b->framework_free_count;
+
+	if (k->rebuilt_ns && k->rebuilt_changes == changes && d->now_ns - k->rebuilt_ns < RETRY_NS)
+		return false;
+	k->rebuilt_ns = d->now_ns;
+	k->rebuilt_changes = changes;
+	return true;
+}
+
 /* Equal counts before and after a drain: nothing is under way, so the engine must have the same totals. */
 static void compare(struct daemon *d, struct known *k, const struct books *before)
 {
@@ -114,9 +131,11 @@ static void compare(struct daemon *d, struct known *k, const struct books *befor
 	p = engine_process(d->engine, k->pid, k->start_ns);
 	if (!p || books_agree(p, &now))
 		return;
+	k->is_changed = true;
+	if (!is_worth_rebuild(d, k, &now))
+		return;
 	log_debug("books of process %u differ (%llu bytes here, %llu in the kernel): rebuilding", k->pid,
 		  (unsigned long long)p->live_bytes, (unsigned long long)now.device_bytes);
-	k->is_changed = true;
 	(void)resync_want(d->resync, k->pid, k->start_ns);
 }
 

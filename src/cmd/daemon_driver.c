@@ -352,6 +352,7 @@ void daemon_driver_json(struct daemon *d, struct strbuf *sb)
 	json_u64(sb, "processes", d->gpus.process_count);
 	json_bool(sb, "complete", d->gpus.is_complete);
 	json_u64(sb, "deferred", d->driver.deferred);
+	json_u64(sb, "devices_left_out", d->driver.left_out);
 	json_u64(sb, "looks", d->driver.looks);
 	json_u64(sb, "late_rounds", d->driver.late_rounds);
 	strbuf_addc(sb, '}');

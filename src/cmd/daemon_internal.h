@@ -25,6 +25,7 @@ struct known {
 	uint64_t start_ns;
 	bool is_changed;	     /* events since the books were last compared */
 	uint64_t lost_seen;	     /* of books.lost_count */
+	uint64_t rebuilt_ns, rebuilt_changes; /* when a rebuild was last asked for, at how many changes */
 	uint64_t devices_named;	     /* bit d+1: ordinal d has a uuid */
 	bool wants_device;	     /* an ordinal has no uuid yet: ask again when the driver has been read */
 	uint64_t ordinals_seen;	     /* bit d+1 */
@@ -46,6 +47,7 @@ struct driver_watch {
 	uint64_t next_ns;	/* when the next one begins */
 	uint64_t looks, late_rounds; /* rounds that took longer than they should */
 	uint64_t deferred;	/* processes left for a later snapshot */
+	uint64_t left_out;	/* devices for which there was no room: counted at each snapshot */
 };
 
 struct daemon {

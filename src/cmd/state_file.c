@@ -15,6 +15,11 @@
 
 /* A small file is not worth being written anew. */
 #define GROWN_MIN (256u << 10)
+/* Names of stacks are what can be spared: the last eighth is for the rest. Before there is no room for either, the file is
+ * written anew, if that makes some. */
+#define NAMES_MAX (STATE_FILE_MAX - STATE_FILE_MAX / 8)
+#define ROOM_MIN (STATE_FILE_MAX / 16)
+#define FULL_MIN (NAMES_MAX - ROOM_MIN)
 /* Written at once where nobody asks for it sooner. */
 #define BUFFER_MAX (256u << 10)
 
@@ -181,11 +186,12 @@ void state_flush(struct state_file *s)
 
 void state_add(struct state_file *s, enum kept_type type, const void *data, size_t len)
 {
+	const uint64_t max = type == KEPT_STACK || type == KEPT_COPY ? NAMES_MAX : STATE_FILE_MAX;
 	struct record_head h = { .type = type, .len = (uint32_t)len };
 
 	if (s->fd < 0 && s->fd_new < 0)
 		return;
-	if (len > STATE_RECORD_MAX || s->size + sizeof(h) + len > STATE_FILE_MAX) {
+	if (len > STATE_RECORD_MAX || s->size + sizeof(h) + len > max) {
 		s->left_out++;
 		return;
 	}
@@ -237,7 +243,8 @@ int state_end(struct state_file *s)
 
 bool state_is_grown(const struct state_file *s)
 {
-	return s->size >= GROWN_MIN && s->size / 2 >= s->live;
+	return s->size >= GROWN_MIN &&
+	       (s->size / 2 >= s->live || (s->size >= FULL_MIN && s->size - s->live >= ROOM_MIN));
 }
 
 void state_stats(const struct state_file *s, struct state_stats *ret)

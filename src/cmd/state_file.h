@@ -43,14 +43,15 @@ int state_open(const char *path, struct state_file **ret);
 void state_free(struct state_file *s); /* writes what is buffered; accepts NULL */
 DEFINE_CLEANUP(struct state_file, state_free)
 
-/* Appends to a buffer. A record that does not fit into the file any more is counted and left out. */
+/* Appends to a buffer. A record that does not fit into the file any more is counted and left out, names of stacks
+ * before the others. */
 void state_add(struct state_file *s, enum kept_type type, const void *data, size_t len);
 /* Writes the buffer out: a local memory file, so it does not wait. Errors are logged once and counted. */
 void state_flush(struct state_file *s);
 /* All records between them take the place of the file; a failure leaves the old one. 0 or -errno. */
 int state_begin(struct state_file *s);
 int state_end(struct state_file *s);
-/* Has it grown to twice what was live last time? */
+/* Has it grown to twice what was live last time, or so far that little more fits? */
 bool state_is_grown(const struct state_file *s);
 
 struct state_stats {

@@ -19,6 +19,7 @@ struct device {
 	uint64_t live[CLASS_MAX]; /* of all traced processes */
 	uint32_t refs;	/* ordinals of processes that mean this device */
 	bool is_known;	/* the driver has named it: stays though nobody uses it */
+	bool is_told;	/* ... since the last engine_end_devices() */
 };
 
 struct devices {

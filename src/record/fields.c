@@ -410,7 +410,7 @@ static const struct field_desc table[] = {
 	{ "GPUXRAY_INCIDENT", INCIDENT, incident, 0, 0 },
 	{ "GPUXRAY_SEQ", INCIDENT, seq, 0, 0 },
 	{ "GPUXRAY_SCOPE", SUBJECT, scope, 0, 0 },
-	{ "GPUXRAY_OTHERS", INCIDENT, others, 0, 0 },
+	{ "GPUXRAY_OTHERS", SUBJECT, others, 0, 0 },
 	{ "GPUXRAY_TIME_USEC", ALL, real_usec, 0, 0 },
 	{ "GPUXRAY_PID", SUBJECT, pid, 0, 0 },
 	{ "GPUXRAY_START_TIME", SUBJECT, start_time, 0, 0 },

@@ -70,6 +70,9 @@ int engine_set_ordinal(struct engine *e, uint32_t pid, uint64_t start_ns, int or
 /* What the driver says of a device; index < 0 and ABSENT_U64 where not known. */
 int engine_set_device(struct engine *e, const char *uuid_text, int index, const char *name, uint64_t total_bytes,
 		      uint64_t used_bytes);
+/* All devices of a snapshot have been told. Of the others nobody knows now what is in use; is_complete: they are there no
+ * more (instances of a card that was cut up anew), and are forgotten as soon as no process uses them. */
+void engine_end_devices(struct engine *e, bool is_complete);
 
 /*
  * What the driver says that processes hold: begin, one call a process and device, end. A process that holds memory and is

@@ -134,7 +134,7 @@ int engine_set_device(struct engine *e, const char *uuid_text, int index, const 
 	if (r < 0)
 		return r;
 	is_other = !dev->is_known || dev->index != index || dev->total_bytes != total_bytes;
-	dev->is_known = true;
+	dev->is_known = dev->is_told = true;
 	if (name && (!dev->name || strcmp(dev->name, name) != 0)) {
 		char *copy = strdup(name);
 
@@ -160,6 +160,36 @@ int engine_set_device(struct engine *e, const char *uuid_text, int index, const 
 		bound_group(e, e->groups[i]);
 	}
 	return fit_device(e, dev, &o);
+}
+
+static void device_untold(struct engine *e, struct device *dev, bool is_complete, const struct occasion *o)
+{
+	if (dev->used_bytes != UINT64_MAX) {
+		dev->used_bytes = UINT64_MAX;
+		for (size_t i = 0; i < e->groups_len; i++) {
+			if (e->groups[i]->device == dev)
+				e->groups[i]->is_dirty = true;
+		}
+	}
+	if (!is_complete)
+		return;
+	dev->is_known = false;
+	engine_put_device(e, dev, o);
+}
+
+void engine_end_devices(struct engine *e, bool is_complete)
+{
+	struct occasion o = engine_now(e);
+
+	/* One that goes is replaced by the last one. */
+	for (size_t i = e->devices.len; i-- > 0;) {
+		struct device *dev = e->devices.list[i];
+		bool is_told = dev->is_told;
+
+		dev->is_told = false;
+		if (dev->is_known && !is_told)
+			device_untold(e, dev, is_complete, &o);
+	}
 }
 
 int engine_lost(struct engine *e, uint32_t pid, uint64_t start_ns, uint64_t count, uint64_t now_ns)
@@ -250,7 +280,8 @@ int engine_rebuild_end(struct engine *e, uint32_t pid, uint64_t start_ns, const 
 	p->framework_free_count = b->framework_free_count;
 	for (size_t c = 0; c < CLASS_MAX; c++)
 		p->allocated[c] = MAX(p->allocated[c], p->live[c]);
-	p->peak_bytes = MAX(p->peak_bytes, MAX(b->peak_bytes, p->live_bytes));
+	/* While frees were lost our own went too high. */
+	p->peak_bytes = MAX(b->peak_bytes, p->live_bytes);
 	p->missed_count = b->missed_count;
 	/* What was never seen, or has no entry in the kernel's table, no rebuild can bring back. */
 	p->exact = !w->needs_rebuild && !b->missed_count && !b->untracked_count;

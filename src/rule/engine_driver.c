@@ -9,6 +9,10 @@
 
 /* A process that has just come may be slow with its first call. */
 #define COVERAGE_NS (30 * NSEC_PER_SEC)
+/* A host full of processes that were there before us must not use up what the daemon may write: so many records, and one
+ * for all others; their turn is later. */
+#define COVERAGE_RECORDS 20
+#define COVERAGE_BUDGET_NS (600 * NSEC_PER_SEC)
 /* Its start as /proc tells it is so coarse. */
 #define START_TICK_NS (10 * NSEC_PER_MSEC)
 
@@ -118,12 +122,37 @@ static void say_uncovered(struct engine *e, struct process *p, const struct occa
 	if (p->is_covered || w->is_uncovered_said || w->is_uncovered_fine || !process_holds_memory(p) ||
 	    sat_diff(o->time_ns, p->first_ns) < COVERAGE_NS)
 		return;
+	if (e->coverage.said >= COVERAGE_RECORDS) {
+		e->coverage.held++;
+		return;
+	}
 	r = fill_coverage(p, o);
 	if (!r) {
 		e->no_memory++;
 		return;
 	}
 	w->is_uncovered_said = true;
+	e->coverage.said++;
+	e->ops.report(r, e->userdata);
+}
+
+/* Those that are left for later, once until then. */
+static void say_uncovered_others(struct engine *e, const struct occasion *o)
+{
+	struct report *r;
+
+	if (e->coverage.held == 0 || e->coverage.is_summed_up)
+		return;
+	r = report_new(REPORT_COVERAGE);
+	if (!r) {
+		e->no_memory++;
+		return;
+	}
+	r->severity = SEVERITY_NOTICE;
+	r->real_usec = o->real_usec;
+	r->scope = SCOPE_PROCESS;
+	r->others = e->coverage.held;
+	e->coverage.is_summed_up = true;
 	e->ops.report(r, e->userdata);
 }
 
@@ -156,6 +185,12 @@ void engine_driver_end(struct engine *e, bool is_complete, uint64_t now_ns, uint
 	e->is_driver_pass = false;
 	watch_clock(e, now_ns, real_usec);
 	o = engine_occasion(e, NULL, now_ns, real_usec);
+	e->coverage.held = 0;
+	if (sat_diff(now_ns, e->coverage.start_ns) >= COVERAGE_BUDGET_NS) {
+		e->coverage.start_ns = now_ns;
+		e->coverage.said = 0;
+		e->coverage.is_summed_up = false;
+	}
 	for (size_t i = 0; i < e->processes.len; i++) {
 		struct process *p = e->processes.list[i];
 
@@ -164,6 +199,7 @@ void engine_driver_end(struct engine *e, bool is_complete, uint64_t now_ns, uint
 		else
 			settle_unnamed(e, p, is_complete, &o);
 	}
+	say_uncovered_others(e, &o);
 }
 
 void engine_set_coverage(struct engine *e, uint32_t pid, uint64_t start_ns, const char *reason, bool is_expected)

@@ -150,6 +150,11 @@ struct engine {
 	uint64_t overflow_sites, overflow_stacks; /* of processes that are gone */
 	uint64_t suppressed;
 	bool is_driver_pass; /* between engine_driver_begin and _end */
+	struct {
+		uint64_t start_ns; /* of the stretch of time for which records are counted */
+		uint32_t said, held; /* records in it; processes left for later in this pass */
+		bool is_summed_up;
+	} coverage;
 	uint64_t no_memory; /* a rule could not be followed for lack of memory */
 	struct restored **restored; /* incidents of an earlier daemon that wait for their subject: incident_keep.c */
 	size_t restored_len;

@@ -38,6 +38,7 @@ struct probes {
 struct target { /* symbols found in one file, each address once */
 	const char *path;
 	uint64_t *offset, *cookie;
+	bool *is_refused;
 	uint32_t len;
 };
 
@@ -45,6 +46,7 @@ static void target_done(struct target *tg)
 {
 	free(tg->offset);
 	free(tg->cookie);
+	free(tg->is_refused);
 }
 
 static int target_init(struct target *tg, const char *path, size_t n)
@@ -52,7 +54,8 @@ static int target_init(struct target *tg, const char *path, size_t n)
 	tg->path = path;
 	tg->offset = calloc(n, sizeof(*tg->offset));
 	tg->cookie = calloc(n, sizeof(*tg->cookie));
-	return tg->offset && tg->cookie ? 0 : -ENOMEM;
+	tg->is_refused = calloc(n, sizeof(*tg->is_refused));
+	return tg->offset && tg->cookie && tg->is_refused ? 0 : -ENOMEM;
 }
 
 static int link_multi(int prog_fd, const char *path, const uint64_t *offsets, const uint64_t *cookies, uint32_t n,
@@ -100,8 +103,7 @@ static void note_failed(struct probes_stats *st, const char *symbol)
 		snprintf(st->failed + MIN(len, sizeof(st->failed) - 4), 4, "...");
 }
 
-/* All at once; if that is refused, one by one, so that a single bad symbol is found and the others work. The failed ones
- * keep offset 0. */
+/* All at once; if that is refused, one by one, so that a single bad symbol is found and the others work. */
 static int attach_multi(struct probes *p, int prog_fd, struct target *tg, bool is_return, struct probes_stats *st)
 {
 	int fd = link_multi(prog_fd, tg->path, tg->offset, tg->cookie, tg->len, is_return), last = fd;
@@ -116,6 +118,7 @@ static int attach_multi(struct probes *p, int prog_fd, struct target *tg, bool i
 		fd = link_multi(prog_fd, tg->path, &tg->offset[i], &tg->cookie[i], 1, is_return);
 		if (fd < 0) {
 			last = fd;
+			tg->is_refused[i] = true;
 			note_failed(st, call_symbol((unsigned int)tg->cookie[i]));
 			continue;
 		}
@@ -136,6 +139,7 @@ static int attach_perf(struct probes *p, struct bpf_program *prog, struct target
 
 		if (!l) {
 			last = -errno;
+			tg->is_refused[i] = true;
 			note_failed(st, call_symbol((unsigned int)tg->cookie[i]));
 			continue;
 		}
@@ -225,6 +229,31 @@ static int make_sides(const struct search *s, const char *path, struct sides *si
 	return 0;
 }
 
+static bool is_watched(const struct sides *s, uint32_t i)
+{
+	for (uint32_t k = 0; k < s->back.len; k++)
+		if (s->back.is_refused[k] && s->back.offset[k] == s->entry.offset[i])
+			return false;
+	for (uint32_t k = 0; k < s->end.len; k++)
+		if (s->end.is_refused[k] && s->end.cookie[k] == s->entry.cookie[i])
+			return false;
+	return true;
+}
+
+/* An entry whose return is not watched would look like a call that never ends, and hide those that follow. */
+static void drop_unwatched(struct sides *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->entry.len; i++) {
+		if (!is_watched(s, i))
+			continue;
+		s->entry.offset[n] = s->entry.offset[i];
+		s->entry.cookie[n++] = s->entry.cookie[i];
+	}
+	s->entry.len = n;
+}
+
 int tracer_attach(struct tracer *t, const struct attach_file *f, struct probes **ret, struct probes_stats *ret_stats)
 {
 	_cleanup_(probes_freep) struct probes *p = calloc(1, sizeof(*p));
@@ -245,13 +274,15 @@ int tracer_attach(struct tracer *t, const struct attach_file *f, struct probes *
 	if (!p->multi_fd || !p->link)
 		return -ENOMEM;
 	r = make_sides(&found, path, &sides);
-	/* Returns first: an entry whose return is not watched would look like a call that never ends. */
+	/* Returns first, so that what is entered is seen to end. */
 	if (r == 0)
 		r = attach_side(t, p, &sides.back, SIDE_RETURN, ret_stats);
 	if (r >= 0)
 		r = attach_side(t, p, &sides.end, SIDE_END, ret_stats);
-	if (r >= 0)
-		r = attach_side(t, p, &sides.entry, SIDE_ENTRY, ret_stats);
+	if (r >= 0) {
+		drop_unwatched(&sides);
+		r = sides.entry.len ? attach_side(t, p, &sides.entry, SIDE_ENTRY, ret_stats) : -EINVAL;
+	}
 	if (r < 0)
 		return r;
 	ret_stats->attached = (size_t)r;

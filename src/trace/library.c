@@ -4,11 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -23,8 +25,15 @@
 #define TEACH_NS (2 * NSEC_PER_SEC)
 #define PIDS_MAX 1024 /* processes remembered per library; beyond them it is kept until a scan finds nobody */
 
-struct library {
+/* What a file is known again by. */
+struct file_key {
 	uint64_t dev, inode;
+	bool is_overlay;
+	uint64_t size, changed_ns; /* for overlays alone */
+};
+
+struct library {
+	struct file_key key;
 	char *path;
 	bool is_ours; /* reached by its path in our own mount namespace */
 	bool is_named; /* by the operator: a driver library whatever its name */
@@ -105,10 +114,33 @@ static int open_mapped(const struct libraries *l, uint32_t pid, const struct map
 	return open_inode(path, m->inode);
 }
 
-static struct library *find(struct libraries *l, uint64_t dev, uint64_t inode)
+static int read_key(int fd, struct file_key *ret)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
+		return -errno;
+	*ret = (struct file_key){ .dev = st.st_dev, .inode = st.st_ino, .is_overlay = fs.f_type == OVERLAYFS_SUPER_MAGIC,
+				  .size = (uint64_t)st.st_size,
+				  .changed_ns = (uint64_t)st.st_ctim.tv_sec * NSEC_PER_SEC + (uint64_t)st.st_ctim.tv_nsec };
+	return 0;
+}
+
+/* Containers of one image see the same file through an overlay each, with a device each; a probe lies on the file below, and
+ * two of them would book each call twice. A copy of it, in another layer, was changed at another time. */
+static bool is_same_file(const struct file_key *a, const struct file_key *b)
+{
+	if (a->inode != b->inode)
+		return false;
+	return a->dev == b->dev ||
+	       ((a->is_overlay || b->is_overlay) && a->size == b->size && a->changed_ns == b->changed_ns);
+}
+
+static struct library *find(struct libraries *l, const struct file_key *key)
 {
 	for (size_t i = 0; i < l->len; i++)
-		if (l->list[i]->inode == inode && l->list[i]->dev == dev)
+		if (is_same_file(&l->list[i]->key, key))
 			return l->list[i];
 	return NULL;
 }
@@ -195,16 +227,17 @@ static int add_library(struct libraries *l, int fd_taken, const char *path, uint
 	_cleanup_(library_freep) struct library *lib = calloc(1, sizeof(*lib));
 	struct library **more;
 	struct library *known;
-	struct stat st;
+	int r;
 
 	if (!lib) {
 		close(fd_taken);
 		return -ENOMEM;
 	}
 	lib->fd = fd_taken;
-	if (fstat(lib->fd, &st) < 0)
-		return -errno;
-	known = find(l, st.st_dev, st.st_ino);
+	r = read_key(lib->fd, &lib->key);
+	if (r < 0)
+		return r;
+	known = find(l, &lib->key);
 	if (known) {
 		add_pid(known, pid);
 		teach(l, known);
@@ -214,8 +247,6 @@ static int add_library(struct libraries *l, int fd_taken, const char *path, uint
 		l->overflows++;
 		return -ENOBUFS;
 	}
-	lib->dev = st.st_dev;
-	lib->inode = st.st_ino;
 	lib->is_ours = is_ours;
 	lib->is_named = is_named;
 	lib->path = strdup(path);
@@ -225,8 +256,7 @@ static int add_library(struct libraries *l, int fd_taken, const char *path, uint
 	if (!more || !lib->path)
 		return -ENOMEM;
 	add_pid(lib, pid);
-	int r = attach(l, lib);
-
+	r = attach(l, lib);
 	if (r == 0 && lib->probes)
 		r = 1;
 	teach(l, lib);
@@ -262,7 +292,7 @@ static int adopt_library(struct libraries *l, struct kept_library *k)
 	_cleanup_(library_freep) struct library *lib = calloc(1, sizeof(*lib));
 	struct library **more = realloc(l->list, (l->len + 1) * sizeof(*more));
 	struct attach_file f = { .fd = k->fd };
-	struct stat st, named;
+	struct stat named;
 	char link[32];
 	int r;
 
@@ -275,15 +305,13 @@ static int adopt_library(struct libraries *l, struct kept_library *k)
 	lib->fd = TAKE_FD(k->fd);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", lib->fd);
 	r = file_readlink(AT_FDCWD, link, &lib->path);
-	if (r == 0 && fstat(lib->fd, &st) < 0)
-		r = -errno;
+	if (r == 0)
+		r = read_key(lib->fd, &lib->key);
 	if (r < 0) {
 		kept_library_done(k);
 		return r;
 	}
-	lib->dev = st.st_dev;
-	lib->inode = st.st_ino;
-	lib->is_ours = stat(lib->path, &named) == 0 && named.st_dev == st.st_dev && named.st_ino == st.st_ino;
+	lib->is_ours = stat(lib->path, &named) == 0 && named.st_dev == lib->key.dev && named.st_ino == lib->key.inode;
 	lib->is_named = !search_wants_file(lib->path);
 	lib->kept = k->number;
 	lib->is_adopted = true;
@@ -462,7 +490,7 @@ void libraries_get(const struct libraries *l, size_t i, struct library_info *ret
 {
 	const struct library *lib = l->list[i];
 
-	*ret = (struct library_info){ .path = lib->path, .dev = lib->dev, .inode = lib->inode, .stats = lib->stats,
+	*ret = (struct library_info){ .path = lib->path, .dev = lib->key.dev, .inode = lib->key.inode, .stats = lib->stats,
 				      .pids = lib->pids_len, .error = lib->error };
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver libraries: found by file name in what processes map, known by device and inode, probed once each. */
+/* Driver libraries: found by file name in what processes map, known by device and inode, and below an overlay by
+ * what the file there is; probed once each. */
 #pragma once
 
 #include <stdbool.h>

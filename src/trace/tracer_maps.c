@@ -235,8 +235,9 @@ static uint64_t hash_bytes_max(uint64_t entries, uint64_t element)
 uint64_t tracer_memory_bytes(const struct tracer *t)
 {
 	const struct bpf_map *hashes[] = { t->skel->maps.processes, t->skel->maps.live,     t->skel->maps.dead,
-					   t->skel->maps.objects,   t->skel->maps.mappings, t->skel->maps.paths,
-					   t->skel->maps.python_processes };
+					   t->skel->maps.objects,   t->skel->maps.uuids,    t->skel->maps.mappings,
+					   t->skel->maps.captures,  t->skel->maps.graph_blocks, t->skel->maps.exports,
+					   t->skel->maps.paths,     t->skel->maps.python_processes };
 	uint64_t sum = t->options.limits.ring_bytes;
 
 	for (size_t i = 0; i < ARRAY_SIZE(hashes); i++)

@@ -334,6 +334,29 @@ def tree(case):
     d.stop()
 
 
+@h.test("containers of one image see the library through an overlay each: probed once, each call counted once")
+def overlays(case):
+    path = copy_library(case, "image/libcuda.so.1")
+    lower = os.path.dirname(path)
+    empty, merged = case.dir + "/empty", case.dir + "/merged"
+    os.mkdir(empty)
+    os.mkdir(merged)
+    d = case.daemon(library=None)
+    wrap = h.in_namespace(f"mount -t overlay image -o 'lowerdir={lower}:{empty}' '{merged}'")
+    ws = [case.work("work_late", merged + "/libcuda.so.1", "--sleep=0", f"--blocks={i + 1}", "--bytes=1MiB", "--wait-end",
+                    wrap=wrap) for i in range(3)]
+    for i, w in enumerate(ws):
+        ledger = w.next("late")
+        p = d.wait_process(ledger["pid"])
+        case.equal((p["live_bytes"], p["live_count"]), (ledger["live_bytes"], i + 1), f"process with {i + 1} blocks")
+    status = d.status()
+    case.equal(sum(lib["path"] == merged + "/libcuda.so.1" for lib in status["libraries"]), 1, "libraries probed")
+    case.equal(status["counters"]["returns_missed"], 0, "calls entered twice")
+    for w in ws:
+        w.end()
+    d.stop()
+
+
 @h.test("--pid traces only those processes")
 def pid_filter(case):
     ws = [case.work("work_lifecycle", "hold", "--wait-start", "--blocks=2", "--bytes=120MiB") for _ in range(3)]

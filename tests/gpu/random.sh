@@ -9,6 +9,6 @@ cd "$(dirname "$0")/../.." || exit 1
 
 program=$BUILT/work_random
 build work_random gcc -std=gnu11 -O1 -g -D_GNU_SOURCE -fno-omit-frame-pointer -pthread \
-	tests/fake_gpu/random_*.c tests/fake_gpu/common.c -L"$CUDA/lib64/stubs" -lcuda -ldl -o "$program"
+	tests/fake_gpu/work_random.c tests/fake_gpu/random_*.c tests/fake_gpu/common.c -L"$CUDA/lib64/stubs" -lcuda -ldl -o "$program"
 [ -x "$program" ] || exit 1
 exec python3 tests/gpu/random_compare.py "$program"

@@ -400,6 +400,12 @@ TEST(loss_makes_verdicts_inexact)
 	EXPECT_EQ(sim_process(&s, 1)->live_bytes, 90 * MIB);
 	EXPECT_EQ(sim_process(&s, 1)->peak_bytes, 7 * GIB);
 	EXPECT_EQ(sim_process(&s, 1)->fail_count, 3);
+	/* Had a free been lost, our own count went higher than it ever was. */
+	b.peak_bytes = 150 * MIB;
+	EXPECT_EQ(engine_rebuild_begin(s.e, 1, SEC), 0);
+	EXPECT_EQ(engine_rebuild_add(s.e, &ev), 0);
+	EXPECT_EQ(engine_rebuild_end(s.e, 1, SEC, &b, s.now, SIM_REAL), 0);
+	EXPECT_EQ(sim_process(&s, 1)->peak_bytes, 150 * MIB);
 	EXPECT_EQ(process_top_site(sim_process(&s, 1), CLASS_DEVICE_MASK)->key, 5);
 	engine_totals(s.e, &t);
 	EXPECT(t.exact);

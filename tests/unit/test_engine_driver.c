@@ -349,6 +349,65 @@ TEST(no_coverage_record)
 	sim_done(&s);
 }
 
+/* A host full of them: some records, one for the others, whose turn is later. */
+TEST(coverage_of_many)
+{
+	uint64_t others = 0, ones = 0;
+	struct sim s;
+
+	sim_new(&s, NULL);
+	sim_pass(&s, 600 * SEC);
+	for (int pass = 0; pass < 64; pass++) {
+		engine_driver_begin(s.e);
+		for (uint32_t pid = 1; pid <= 45; pid++)
+			EXPECT_EQ(engine_driver(s.e, pid, pid * SEC, GPU, GIB, true), 0);
+		end_pass(&s, true);
+		sim_pass(&s, 20 * SEC);
+		if (pass == 4)
+			EXPECT(s.len == 21 && s.reports[20]->others == 25 && s.reports[20]->event == REPORT_COVERAGE &&
+			       !s.reports[20]->id);
+	}
+	for (size_t i = 0; i < s.len; i++) {
+		others += s.reports[i]->others;
+		ones += s.reports[i]->others == 0;
+	}
+	EXPECT_EQ(ones, 45);
+	EXPECT_EQ(others, 25 + 5);
+	sim_done(&s);
+}
+
+/* A device that the driver names no more goes, unless one did not answer: then only what is in use is not known. */
+TEST(devices_come_and_go)
+{
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+	struct sim s;
+
+	sim_new(&s, "version = 1; rules = ( { name = \"d\"; kind = \"live_bytes\"; scope = \"device\"; fire_above = \"1GiB\"; } );");
+	sim_pass(&s, SEC);
+	ASSERT(engine_set_device(s.e, "MIG-1", 0, "a", 8 * GIB, 2 * GIB) == 0 &&
+	       engine_set_device(s.e, GPU, 0, "b", 8 * GIB, 0) == 0);
+	engine_end_devices(s.e, true);
+	sim_pass(&s, 2 * SEC);
+	EXPECT_EQ(sim_count(&s, "d", STATE_FIRING), 1);
+	sim_alloc(&s, 1, MIB, 1);
+	ASSERT(engine_set_ordinal(s.e, 1, SEC, 0, GPU) == 0);
+	engine_end_devices(s.e, false);
+	engine_status_json(s.e, &sb, s.now);
+	EXPECT(strstr(strbuf_str(&sb), "\"uuid\":\"MIG-1\",\"index\":0,\"name\":\"a\",\"total_bytes\":8589934592,\"used_bytes\":null"));
+	sim_pass(&s, 2 * SEC);
+	EXPECT_EQ(sim_count(&s, "d", STATE_RESOLVED), 1);
+	/* Then for good; the one in use with its last process. */
+	engine_end_devices(s.e, true);
+	strbuf_reset(&sb);
+	engine_status_json(s.e, &sb, s.now);
+	EXPECT(!strstr(strbuf_str(&sb), "MIG-1") && strstr(strbuf_str(&sb), GPU));
+	sim_simple(&s, EVENT_EXIT, 1);
+	strbuf_reset(&sb);
+	engine_status_json(s.e, &sb, s.now);
+	EXPECT(strstr(strbuf_str(&sb), "\"devices\":[],\"rules\""));
+	sim_done(&s);
+}
+
 /* A rule that looks at devices sees one that only the driver has named; and the device goes with its last user. */
 TEST(device_that_only_the_driver_names)
 {

@@ -200,9 +200,38 @@ TEST(full)
 	state_add(s, KEPT_STACK, big, STATE_RECORD_MAX + (size_t)1);
 	EXPECT_EQ(state_end(s), 0);
 	state_stats(s, &stats);
-	EXPECT_EQ(stats.left_out, 40 - 31 + 1);
+	EXPECT_EQ(stats.left_out, 40 - 27 + 1);
 	EXPECT_EQ(stats.failures, 0);
 	EXPECT(stat(p.path, &st) == 0 && st.st_size <= STATE_FILE_MAX && (uint64_t)st.st_size == stats.bytes);
+	state_free(s);
+	temp_proc_done(&p.dir);
+}
+
+/* Names of stacks that live fill it: what has been said must still get in, and the file be written anew in time. */
+TEST(full_of_names)
+{
+	_cleanup_free_ char *big = calloc(1, 1 << 20);
+	struct state_file *s;
+	struct place p;
+	struct state_stats stats;
+
+	place_new(&p);
+	s = open_new(&p);
+	for (int i = 0; i < 40; i++)
+		state_add(s, KEPT_STACK, big, 1 << 20);
+	EXPECT_EQ(state_end(s), 0);
+	EXPECT(!state_is_grown(s));
+	state_stats(s, &stats);
+	EXPECT_EQ(stats.left_out, 40 - 27);
+	for (int i = 0; i < 2; i++) {
+		EXPECT(!state_is_grown(s));
+		state_add(s, KEPT_INCIDENTS, big, 1 << 20);
+	}
+	EXPECT(state_is_grown(s));
+	for (int i = 0; i < 2; i++)
+		state_add(s, KEPT_INCIDENTS, big, 1 << 20);
+	state_stats(s, &stats);
+	EXPECT_EQ(stats.left_out, 40 - 27);
 	state_free(s);
 	temp_proc_done(&p.dir);
 }
