@@ -180,6 +180,8 @@ static __noinline struct books *books_make(__u32 pid, struct thread_state *ts)
 	_Static_assert(sizeof(*b) <= sizeof(ts->chunk), "books in the chunk");
 	if (!ts)
 		return NULL;
+	if (b && b->start_ns == bpf_get_current_task_btf()->group_leader->start_boottime)
+		return b; /* another thread was quicker */
 	if (b) { /* the pid was reused and its exit was not seen */
 		mark_dead(b->gen, b->live_count + b->framework_live_count > 0);
 		bpf_map_delete_elem(&processes, &pid);
@@ -325,6 +327,9 @@ static __always_inline bool has_its_share(struct books *b)
 	return left <= live_max / LIVE_RESERVE && own && own >= left;
 }
 
+/* pool.h */
+static __always_inline void pool_give(struct books *b, const struct live_value *v);
+
 /* Imported memory is opened again at the same address: a block of its own, that needs a free of its own. */
 static __always_inline bool share_block(const struct live_key *key, const struct live_value *v)
 {
@@ -357,8 +362,11 @@ static __always_inline bool keep_block(struct books *b, __u32 pid, const struct 
 	if (old) {
 		struct live_value was = *old;
 
-		if (live_remove(key))
+		if (live_remove(key)) {
+			pool_give(b, &was);
+			book_shares(b, &was);
 			book_free(b, pid, key, &was, v->call, EVENT_F_REPLACED);
+		}
 	}
 	if (live_add(key, v))
 		return true;
@@ -366,7 +374,8 @@ static __always_inline bool keep_block(struct books *b, __u32 pid, const struct 
 	return false;
 }
 
-static __always_inline void book_alloc(struct books *b, __u32 pid, const struct live_key *key, struct live_value *v,
+/* False: it is not in the live map, nor in the totals. */
+static __always_inline bool book_alloc(struct books *b, __u32 pid, const struct live_key *key, struct live_value *v,
 				       __u32 stack_reason, bool is_shared)
 {
 	__u64 before, after;
@@ -382,7 +391,7 @@ static __always_inline void book_alloc(struct books *b, __u32 pid, const struct 
 	before = after = b->device_bytes;
 	if (!tracked) {
 		add(&b->untracked_count, 1);
-		add(&b->untracked_bytes, v->bytes);
+		add(&b->untracked_bytes, v->bytes > BYTES_MAX ? BYTES_MAX : v->bytes);
 	} else {
 		add(&b->live_bytes[v->class & (CLASS_SLOTS - 1)], v->bytes);
 		add(v->class == CLASS_FRAMEWORK ? &b->framework_live_count : &b->live_count, 1);
@@ -395,7 +404,7 @@ static __always_inline void book_alloc(struct books *b, __u32 pid, const struct 
 
 	ev = event_reserve(b, pid, EVENT_ALLOC, v->birth_ns);
 	if (!ev)
-		return;
+		return tracked;
 	urgent = crossed(b, before, after) || (is_device_class(v->class) && v->bytes >= b->bound_single);
 	ev->class = v->class;
 	ev->kind = key->kind;
@@ -409,6 +418,7 @@ static __always_inline void book_alloc(struct books *b, __u32 pid, const struct 
 	ev->live_bytes = after;
 	ev->device = v->device;
 	event_submit(ev, urgent && may_wake(b, v->birth_ns));
+	return tracked;
 }
 
 static __always_inline void book_fail(struct books *b, __u32 pid, __u64 bytes, __s32 error, __u32 call, __u32 class,

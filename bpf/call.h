@@ -49,16 +49,17 @@ static __always_inline __u64 freed_address(struct call_state *cs, const struct c
 static __always_inline void end_block(struct books *b, __u32 pid, struct call_state *cs)
 {
 	book_free(b, pid, &cs->taken_key, &cs->taken, cs->call, 0);
-	if (cs->taken.flags & LIVE_F_POOLED)
-		pool_give(b, &cs->taken);
+	pool_give(b, &cs->taken);
 }
 
 /* Effects of a call whose return was never seen (longjmp, a thread's exception, a missed return probe): its frame is gone,
  * so it has ended. A free is taken to have succeeded; an allocation's address is not known. */
-static __always_inline void settle_stale(struct books *b, __u32 pid, struct call_state *cs)
+static __always_inline void settle_stale(struct books *b, __u32 pid, struct call_state *cs, const struct call_desc *was)
 {
 	cs->sp = 0;
 	count(COUNTER_RETURN_MISSED);
+	if (was && was->op == CALL_ALLOC && !(was->slot & 1))
+		add(&b->missed_count, 1);
 	if (cs->has_taken == TAKEN_BLOCK || cs->has_taken == TAKEN_SHARE)
 		end_block(b, pid, cs);
 	cs->has_taken = TAKEN_NOTHING;
@@ -145,8 +146,8 @@ static __always_inline void call_before(struct books *b, __u32 pid, struct call_
 	}
 }
 
-static __always_inline void free_return(struct books *b, __u32 pid, struct call_state *cs, const struct call_desc *d,
-					bool is_done)
+static __noinline int free_return(struct books *b, __u32 pid, struct call_state *cs, const struct call_desc *d,
+				  bool is_done)
 {
 	if (!is_done) {
 		put_back(b, pid, cs);
@@ -160,6 +161,7 @@ static __always_inline void free_return(struct books *b, __u32 pid, struct call_
 			book_unknown_free(b, pid, &cs->taken_key, cs->call, d->class);
 	}
 	cs->has_taken = TAKEN_NOTHING;
+	return 0;
 }
 
 /* Drivers have a slot, frameworks that may call them another; frees that are booked at their entry need none that stays. */
@@ -185,9 +187,18 @@ static __always_inline void call_entered(struct pt_regs *ctx, struct books *b, _
 		multicast_unbind(b, pid, cs);
 		return;
 	}
+	if (d->op == CALL_GRAPH_DESTROY) {
+		graph_destroy(b, cs->arg[0]);
+		return;
+	}
+	if (d->op == CALL_POOL_DESTROY) {
+		pool_destroy(b, cs->arg[0]);
+		return;
+	}
 	if (b->captures && d->stream_arg != ARG_NONE && (d->op == CALL_ALLOC || d->op == CALL_FREE))
-		cs->capture = capture_of(b, stream_argument(cs, d));
-	cs->guess = capture_guess(b, ts);
+		cs->capture = capture_of(b, stream_argument(cs, d), d);
+	if (d->stream_arg != ARG_NONE)
+		cs->guess = capture_guess(b, ts);
 	call_before(b, pid, cs, d);
 	if (d->op == CALL_FREE && d->result == RESULT_NONE) { /* cannot fail: no return probe */
 		free_return(b, pid, cs, d, true);
@@ -254,7 +265,7 @@ static __always_inline int call_entry(struct pt_regs *ctx)
 		if (cs->sp > sp && !(d->slot & 1 && cs->call == row) && outer && outer->op != CALL_CTX_GET &&
 		    outer->op != CALL_CTX_DEVICE && outer->op != CALL_CTX_DEVICE_OF)
 			return 0;
-		settle_stale(b, pid, cs);
+		settle_stale(b, pid, cs, outer);
 	}
 	call_entered(ctx, b, pid, ts, cs, d, row);
 	return 0;
@@ -306,13 +317,12 @@ static __noinline bool place_block(struct books *b, struct call_state *cs, const
 		v->ctx = 0;
 		return false;
 	}
-	if (cs->capture) {
-		graph_alloc(b, cs, cs->capture, addr, v->bytes, v->device);
-		return true;
-	}
-	if (b->captures && is_near_graphs(b, addr)) {
-		count(COUNTER_CAPTURE_GUESS);
-		graph_alloc(b, cs, cs->guess, addr, v->bytes, v->device);
+	if (cs->capture || (b->captures && is_near_graphs(b, addr))) {
+		if (d->device_how == DEVICE_POOL && object_device(b, OBJECT_POOL, pool) != EVENT_NO_DEVICE)
+			v->device = object_device(b, OBJECT_POOL, pool);
+		if (!cs->capture)
+			count(COUNTER_CAPTURE_GUESS);
+		graph_alloc(b, cs, cs->capture ? cs->capture : cs->guess, addr, v->bytes, v->device, v->tid);
 		return true;
 	}
 	pool_take(b, v, pool);
@@ -344,7 +354,8 @@ static __noinline int alloc_return(struct pt_regs *ctx, struct books *b, struct 
 	v.bytes = bytes_of(cs, d, true);
 	if (place_block(b, cs, d, &v, key.addr))
 		return 0;
-	book_alloc(b, pid, &key, &v, cs->stack_reason, d->flags & CALL_F_SHARED);
+	if (!book_alloc(b, pid, &key, &v, cs->stack_reason, d->flags & CALL_F_SHARED))
+		pool_give(b, &v);
 	return 0;
 }
 
@@ -361,9 +372,13 @@ static __always_inline void other_return(struct books *b, __u32 pid, struct thre
 		pool_return(b, cs, d);
 		break;
 	case CALL_CAPTURE_BEGIN ... CALL_GRAPH_DESTROY:
-		graph_return(b, pid, cs, d);
+		if (d->op == CALL_GRAPH_LAUNCH) { /* here and not below: what it calls needs the room */
+			graph_launch(b, pid, cs->arg[0], cs->call);
+			break;
+		}
+		graph_return(b, cs, d);
 		if (d->op == CALL_CAPTURE_BEGIN || d->op == CALL_CAPTURE_INTO)
-			ts->capture = capture_of(b, cs->arg[0]);
+			ts->capture = capture_of(b, cs->arg[0], d);
 		break;
 	default:
 		context_return(b, pid, ts, cs, d);
@@ -400,7 +415,7 @@ static __always_inline int call_return(struct pt_regs *ctx)
 	else if (d->op == CALL_FREE)
 		free_return(b, pid, cs, d, rc == 0);
 	else if (d->op == CALL_CAPTURE_END)
-		capture_end(b, ts, cs, rc == 0);
+		capture_end(b, ts, cs, d, rc == 0);
 	else if (rc == 0)
 		other_return(b, pid, ts, cs, d);
 	return 0;

@@ -85,8 +85,7 @@ static long sweep_one(void *map, struct live_key *key, struct live_value *v, str
 	if (!b || b->gen != k.gen)
 		return 1;
 	if (live_remove(&k)) {
-		if (was.flags & LIVE_F_POOLED)
-			pool_give(b, &was);
+		pool_give(b, &was);
 		book_shares(b, &was);
 		book_free(b, s->pid, &k, &was, s->call, 0);
 	}
@@ -132,10 +131,8 @@ static __always_inline void uuid_return(struct books *b, __u32 pid, struct call_
 		return;
 	}
 	if (bpf_map_update_elem(&uuids, &key, &v, BPF_EXIST) && may_have_object(b) &&
-	    bpf_map_update_elem(&uuids, &key, &v, BPF_ANY)) {
+	    bpf_map_update_elem(&uuids, &key, &v, BPF_NOEXIST))
 		__sync_fetch_and_add(&b->object_count, -1);
-		count(COUNTER_MAP_FULL);
-	}
 	if (!may_pay(&b->uuids_paid_ns, bpf_ktime_get_ns(), UUID_NS, UUIDS_BURST)) {
 		count(COUNTER_UUID_SKIPPED);
 		return;
@@ -200,19 +197,17 @@ static __always_inline void primary_retain(struct books *b, struct call_state *c
 {
 	__u64 ctx = read_word(cs->arg[0]);
 	__s32 device = (__s32)cs->arg[1];
-	struct object_value *o = object_find(b, OBJECT_PRIMARY, primary_name(device));
+	struct object_key key = { .gen = b->gen, .kind = OBJECT_PRIMARY, .handle = primary_name(device) };
+	struct object_value v = { .device = device, .ref = ctx, .refs = b->start_ns < since_ns ? REFS_UNKNOWN : 0 }, *o;
 
 	context_learn(b, ctx, device);
 	context_keep(b, ctx);
-	if (o) {
-		o->ref = ctx;
-		__sync_fetch_and_add(&o->refs, 1);
+	/* Two threads may be the first together: what counts is added by each. */
+	o = object_add(b, &key, &v);
+	if (!o)
 		return;
-	}
-	object_set(b, OBJECT_PRIMARY, primary_name(device), device, ctx);
-	o = object_find(b, OBJECT_PRIMARY, primary_name(device));
-	if (o && b->start_ns < since_ns)
-		o->refs = REFS_UNKNOWN;
+	o->ref = ctx;
+	__sync_fetch_and_add(&o->refs, 1);
 }
 
 static __always_inline void primary_end(struct books *b, __u32 pid, struct call_state *cs, bool is_release)
@@ -293,13 +288,16 @@ static __noinline int context_return(struct books *b, __u32 pid, struct thread_s
 		break;
 	case CALL_DEVICE_SET:
 		ts->device = (__s32)handle;
-		ts->ctx = 0;
+		ts->ctx = ts->owner = 0;
 		break;
 	case CALL_DEVICE_RESET:
 		sweep_device(b, pid, current_device(b, ts, d), cs);
 		break;
-	case CALL_CTX_SET:
-		context_set(b, ts, handle);
+	case CALL_CTX_SET: /* none at all: the one below it, as the driver does; HIP changes nothing then */
+		if (handle)
+			context_set(b, ts, handle);
+		else if (!(d->flags & CALL_F_DEVICE0))
+			context_pop(b, ts);
 		break;
 	case CALL_CTX_PUSH:
 		context_push(b, ts, handle);

@@ -289,6 +289,8 @@ enum call_result { /* how the call says that it has done what was asked */
 #define CALL_F_ADDR32 0x20     /* ... and addresses */
 #define CALL_F_DEVICE0 0x40    /* the thread's device is 0 until it sets another: no context is needed */
 
+#define CALL_F_PTSZ 0x80       /* stream 0 is the thread's own, not the one of all threads */
+
 #define ARG_NONE 0xff
 
 struct call_desc {

@@ -13,10 +13,17 @@
  * allocated on them is told by its address: graphs have a range of their own. */
 #define GRAPH_NEAR (1ull << 30)
 
-/* Streams whose handle is only a name ("legacy", "per thread", or 0) are another for each thread. */
-static __always_inline __u64 stream_name(__u64 stream)
+#define STREAM_LEGACY 1 /* that of all threads: never captured */
+#define STREAM_PER_THREAD 2
+
+/* Some handles are only names: of a thread's own stream, which has two. */
+static __always_inline __u64 stream_name(__u64 stream, const struct call_desc *d)
 {
-	return stream > 2 ? stream : (__u64)current_tid() << 32 | 4 | stream;
+	if (stream > STREAM_PER_THREAD)
+		return stream;
+	if (stream == STREAM_PER_THREAD || (!stream && d->flags & CALL_F_PTSZ))
+		return (__u64)current_tid() << 32 | 4;
+	return STREAM_LEGACY;
 }
 
 static __always_inline struct capture_value *capture_find(struct books *b, __u64 id)
@@ -27,9 +34,9 @@ static __always_inline struct capture_value *capture_find(struct books *b, __u64
 }
 
 /* The capture that a stream is in, 0 = none. */
-static __always_inline __u64 capture_of(struct books *b, __u64 stream)
+static __always_inline __u64 capture_of(struct books *b, __u64 stream, const struct call_desc *d)
 {
-	struct object_value *o = b->captures ? object_find(b, OBJECT_STREAM, stream_name(stream)) : NULL;
+	struct object_value *o = b->captures ? object_find(b, OBJECT_STREAM, stream_name(stream, d)) : NULL;
 
 	return o ? o->ref : 0;
 }
@@ -62,6 +69,8 @@ struct capture_walk {
 	__u64 addr; /* sought */
 	__u32 count;
 	__u32 is_found;
+	__u32 is_newest;
+	__u32 pad;
 };
 
 static long drop_entry(__u64 index, struct capture_walk *w)
@@ -106,7 +115,9 @@ static __always_inline void graph_learn(struct books *b, __u64 handle, __u64 id)
 	if (o) /* its destruction was not seen */
 		capture_unref(b, o->ref);
 	object_set(b, OBJECT_GRAPH, handle, EVENT_NO_DEVICE, id);
-	__sync_fetch_and_add(&c->refs, 1);
+	o = object_find(b, OBJECT_GRAPH, handle);
+	if (o && o->ref == id)
+		__sync_fetch_and_add(&c->refs, 1);
 }
 
 static __always_inline __u64 graph_capture(struct books *b, __u64 handle)
@@ -136,13 +147,17 @@ static __always_inline void capture_add(struct books *b, __u64 id, const struct 
 
 	if (!c || !may_have_object(b))
 		return;
-	key.index = __sync_fetch_and_add(&c->count, 1);
-	if (bpf_map_update_elem(&graph_blocks, &key, g, BPF_ANY)) {
-		__sync_fetch_and_add(&b->object_count, -1);
-		count(COUNTER_MAP_FULL);
+	/* Another thread on a stream that has joined may be about to take the same place. */
+	for (int i = 0; i < 4; i++) {
+		key.index = c->count + i;
+		if (bpf_map_update_elem(&graph_blocks, &key, g, BPF_NOEXIST))
+			continue;
+		__sync_fetch_and_add(&c->count, 1);
+		__sync_fetch_and_add(&c->kept, 1);
 		return;
 	}
-	__sync_fetch_and_add(&c->kept, 1);
+	__sync_fetch_and_add(&b->object_count, -1);
+	count(COUNTER_MAP_FULL);
 }
 
 static __always_inline void graph_see(struct books *b, __u64 addr, __u64 bytes)
@@ -160,9 +175,9 @@ static __always_inline bool is_near_graphs(struct books *b, __u64 addr)
 
 /* An allocation that a graph will make. */
 static __always_inline void graph_alloc(struct books *b, struct call_state *cs, __u64 id, __u64 addr, __u64 bytes,
-					__s32 device)
+					__s32 device, __u32 tid)
 {
-	struct graph_block g = { .addr = addr, .bytes = bytes, .stack = cs->stack, .device = device, .tid = current_tid(),
+	struct graph_block g = { .addr = addr, .bytes = bytes, .stack = cs->stack, .device = device, .tid = tid,
 				 .call = cs->call, .state = GRAPH_KEPT, .stack_reason = cs->stack_reason };
 
 	graph_see(b, addr, bytes);
@@ -179,6 +194,11 @@ static long find_entry(__u64 index, struct capture_walk *w)
 		return 0;
 	g->state = GRAPH_FREED;
 	w->is_found = 1;
+	/* The newest goes altogether, so that a launch need not look at what is allocated and freed in turns. */
+	if (!index && !bpf_map_delete_elem(&graph_blocks, &key)) {
+		__sync_fetch_and_add(&w->b->object_count, -1);
+		w->is_newest = 1;
+	}
 	return 1;
 }
 
@@ -197,6 +217,8 @@ static __noinline bool graph_free_own(struct books *b, __u64 id, __u64 addr)
 	bpf_loop(w.count, find_entry, &w, 0);
 	if (w.is_found)
 		__sync_fetch_and_add(&c->kept, -1);
+	if (w.is_newest)
+		__sync_fetch_and_add(&c->count, -1);
 	return w.is_found;
 }
 
@@ -232,8 +254,10 @@ static long launch_one(__u64 index, struct launch *l)
 	/* Freed by the graph; or live still, and the graph frees at each launch what the one before has left. */
 	if (old) {
 		was = *old;
-		if (live_remove(&key))
+		if (live_remove(&key)) {
+			pool_give(b, &was);
 			book_free(b, pid, &key, &was, l->call, 0);
+		}
 	}
 	if (g->state == GRAPH_FREES)
 		return 0;
@@ -251,19 +275,38 @@ static long launch_one(__u64 index, struct launch *l)
 }
 
 /* At the call and not when the device gets there: the same order, some microseconds early. */
-static __always_inline void graph_launch(struct books *b, __u32 pid, __u64 exec, __u32 call)
+static __noinline int graph_launch(struct books *b, __u32 pid, __u64 exec, __u32 call)
 {
-	struct launch l = { .id = graph_capture(b, exec), .gen = b->gen, .pid = pid, .call = call };
-	struct capture_value *c = capture_find(b, l.id);
+	struct launch l = { .pid = pid, .call = call };
+	struct capture_value *c;
 
+	if (!b)
+		return 0;
+	l.gen = b->gen;
+	l.id = graph_capture(b, exec);
+	c = capture_find(b, l.id);
 	if (c && c->kept)
 		bpf_loop(c->count, launch_one, &l, 0);
+	return 0;
 }
 
-static __always_inline void capture_begin(struct books *b, struct call_state *cs, __u32 op)
+/* At its entry: once the driver has it back, another graph may have its handle. */
+static __always_inline void graph_destroy(struct books *b, __u64 handle)
 {
-	__u64 id = op == CALL_CAPTURE_INTO ? graph_capture(b, cs->arg[1]) : 0;
+	__u64 id = graph_capture(b, handle);
+
+	if (!id)
+		return;
+	object_remove(b, OBJECT_GRAPH, handle);
+	capture_unref(b, id);
+}
+
+static __always_inline void capture_begin(struct books *b, struct call_state *cs, const struct call_desc *d)
+{
+	__u64 stream = stream_name(cs->arg[0], d), before = capture_of(b, cs->arg[0], d);
+	__u64 id = d->op == CALL_CAPTURE_INTO ? graph_capture(b, cs->arg[1]) : 0;
 	struct capture_value *c = capture_find(b, id);
+	struct object_value *o;
 
 	if (c)
 		__sync_fetch_and_add(&c->refs, 1);
@@ -271,19 +314,29 @@ static __always_inline void capture_begin(struct books *b, struct call_state *cs
 		id = capture_new(b);
 	if (!id)
 		return;
-	object_set(b, OBJECT_STREAM, stream_name(cs->arg[0]), EVENT_NO_DEVICE, id);
+	if (before) { /* its end was not seen */
+		capture_unref(b, before);
+		__sync_fetch_and_add(&b->captures, -1);
+	}
+	object_set(b, OBJECT_STREAM, stream, EVENT_NO_DEVICE, id);
+	o = object_find(b, OBJECT_STREAM, stream);
+	if (!o || o->ref != id) {
+		capture_unref(b, id);
+		return;
+	}
 	b->capture = id;
 	__sync_fetch_and_add(&b->captures, 1);
 }
 
 /* Ends the capture even where the call fails: it does then too. */
-static __always_inline void capture_end(struct books *b, struct thread_state *ts, struct call_state *cs, bool is_good)
+static __noinline int capture_end(struct books *b, struct thread_state *ts, struct call_state *cs,
+				  const struct call_desc *d, bool is_good)
 {
-	__u64 stream = stream_name(cs->arg[0]), id = capture_of(b, cs->arg[0]);
+	__u64 stream = stream_name(cs->arg[0], d), id = capture_of(b, cs->arg[0], d);
 	struct capture_value *c = capture_find(b, id);
 
 	if (!id)
-		return;
+		return 0;
 	if (ts->capture == id)
 		ts->capture = 0;
 	object_remove(b, OBJECT_STREAM, stream);
@@ -291,6 +344,7 @@ static __always_inline void capture_end(struct books *b, struct thread_state *ts
 	if (c && c->count && is_good)
 		graph_learn(b, read_word(cs->arg[1]), id);
 	capture_unref(b, id);
+	return 0;
 }
 
 /* CUDA_MEM_ALLOC_NODE_PARAMS: properties with the location in words 2 and 3, bytes at 104, address at 112. */
@@ -306,7 +360,8 @@ static __always_inline void node_alloc(struct books *b, struct call_state *cs, _
 	}
 	id = graph_capture_get(b, cs->arg[1]);
 	if (id)
-		graph_alloc(b, cs, id, size_addr[1], size_addr[0], w[2] == 1 ? (__s32)w[3] : EVENT_NO_DEVICE);
+		graph_alloc(b, cs, id, size_addr[1], size_addr[0], w[2] == 1 ? (__s32)w[3] : EVENT_NO_DEVICE,
+			    current_tid());
 }
 
 static __always_inline void node_free(struct books *b, struct call_state *cs, __u64 addr)
@@ -330,7 +385,7 @@ static __always_inline __u32 node_type(struct call_state *cs, const struct call_
 }
 
 /* Successful calls about graphs. */
-static __noinline int graph_return(struct books *b, __u32 pid, struct call_state *cs, const struct call_desc *d)
+static __noinline int graph_return(struct books *b, struct call_state *cs, const struct call_desc *d)
 {
 	__u64 handle = cs->arg[0], params = cs->arg[d->addr_arg & (ARG_MAX - 1)];
 	__u32 type;
@@ -338,7 +393,7 @@ static __noinline int graph_return(struct books *b, __u32 pid, struct call_state
 	switch (d->op) {
 	case CALL_CAPTURE_BEGIN:
 	case CALL_CAPTURE_INTO:
-		capture_begin(b, cs, d->op);
+		capture_begin(b, cs, d);
 		break;
 	case CALL_GRAPH_ALLOC:
 		node_alloc(b, cs, cs->arg[4]);
@@ -357,16 +412,6 @@ static __noinline int graph_return(struct books *b, __u32 pid, struct call_state
 	case CALL_GRAPH_INSTANTIATE:
 		graph_learn(b, read_word(handle), graph_capture(b, cs->arg[1]));
 		break;
-	case CALL_GRAPH_LAUNCH:
-		graph_launch(b, pid, handle, cs->call);
-		break;
-	case CALL_GRAPH_DESTROY: {
-		__u64 id = graph_capture(b, handle);
-
-		object_remove(b, OBJECT_GRAPH, handle);
-		capture_unref(b, id);
-		break;
-	}
 	}
 	return 0;
 }

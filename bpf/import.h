@@ -6,24 +6,7 @@
 #include "object.h"
 #include "size.h"
 
-static __always_inline bool mapping_add(struct books *b, const struct mapping_key *mk, const struct mapping_value *m)
-{
-	if (b->mapping_count >= MAPPINGS_SHARE) {
-		count(COUNTER_MAP_FULL);
-		return false;
-	}
-	/* One that is there already was unmapped without our seeing it. */
-	if (!bpf_map_update_elem(&mappings, mk, m, BPF_NOEXIST)) {
-		__sync_fetch_and_add(&b->mapping_count, 1);
-		return true;
-	}
-	if (!bpf_map_update_elem(&mappings, mk, m, BPF_EXIST))
-		return true;
-	count(COUNTER_MAP_FULL);
-	return false;
-}
-
-/* A reference to a handle less; its memory goes with the last one. */
+/* A reference to a handle less; its memory goes with the last one. 1: it was a multicast object to which memory is bound. */
 static __noinline int handle_unref(__u32 pid, __u32 gen, __u64 handle, __u32 call)
 {
 	struct live_key key = { .gen = gen, .kind = ADDR_HANDLE, .addr = handle };
@@ -34,9 +17,10 @@ static __noinline int handle_unref(__u32 pid, __u32 gen, __u64 handle, __u32 cal
 		return 0;
 	was = *v;
 	b = bpf_map_lookup_elem(&processes, &pid);
-	if (b && b->gen == gen && live_remove(&key))
-		book_free(b, pid, &key, &was, call, 0);
-	return 0;
+	if (!b || b->gen != gen || !live_remove(&key))
+		return 0;
+	book_free(b, pid, &key, &was, call, 0);
+	return !!(was.flags & LIVE_F_BINDINGS);
 }
 
 static __always_inline void handle_ref(struct books *b, __u64 handle)
@@ -48,10 +32,40 @@ static __always_inline void handle_ref(struct books *b, __u64 handle)
 		__sync_fetch_and_add(&v->refs, 1);
 }
 
+static __always_inline bool mapping_add(struct books *b, __u32 pid, const struct mapping_key *mk,
+					const struct mapping_value *m, __u32 call)
+{
+	struct mapping_value *old;
+	__u64 handle;
+
+	if (b->mapping_count >= MAPPINGS_SHARE) {
+		count(COUNTER_MAP_FULL);
+		return false;
+	}
+	if (!bpf_map_update_elem(&mappings, mk, m, BPF_NOEXIST)) {
+		__sync_fetch_and_add(&b->mapping_count, 1);
+		return true;
+	}
+	/* One that is there already was unmapped without our seeing it. */
+	old = bpf_map_lookup_elem(&mappings, mk);
+	handle = old ? old->handle : 0;
+	if (bpf_map_update_elem(&mappings, mk, m, BPF_EXIST)) {
+		count(COUNTER_MAP_FULL);
+		return false;
+	}
+	if (handle)
+		handle_unref(pid, mk->gen, handle, call);
+	return true;
+}
+
 struct unmap {
 	__u64 addr, end;
+	__u64 unbound; /* a multicast object that has gone with its last mapping */
 	__u32 gen, pid, call, pad;
 };
+
+/* What was mapped before us is not known: mappings behind it are looked for by the smallest size there is. */
+#define MAP_STEP (2ull << 20)
 
 static long unmap_one(__u64 index, struct unmap *u)
 {
@@ -61,8 +75,12 @@ static long unmap_one(__u64 index, struct unmap *u)
 	struct books *b;
 	__u64 handle;
 
-	if (!m || !m->size || u->addr >= u->end)
+	if (u->addr >= u->end)
 		return 1;
+	if (!m || !m->size) {
+		u->addr += MAP_STEP;
+		return 0;
+	}
 	handle = m->handle;
 	u->addr += m->size;
 	if (bpf_map_delete_elem(&mappings, &mk))
@@ -70,20 +88,15 @@ static long unmap_one(__u64 index, struct unmap *u)
 	b = bpf_map_lookup_elem(&processes, &pid);
 	if (b && b->gen == mk.gen)
 		__sync_fetch_and_add(&b->mapping_count, -1);
-	if (handle)
-		handle_unref(pid, mk.gen, handle, u->call);
+	if (handle && handle_unref(pid, mk.gen, handle, u->call)) {
+		u->unbound = handle;
+		return 1;
+	}
 	return 0;
 }
 
-/* Unmapping happens at entry (see take_block); a range may cover many mappings. */
-static __always_inline void unmap_range(struct books *b, __u32 pid, __u64 addr, __u64 size, __u32 call)
-{
-	struct unmap u = { .addr = addr, .end = addr + size, .gen = b->gen, .pid = pid, .call = call };
 
-	bpf_loop(65536, unmap_one, &u, 0);
-}
-
-static __always_inline void map_return(struct books *b, struct call_state *cs)
+static __always_inline void map_return(struct books *b, __u32 pid, struct call_state *cs)
 {
 	struct mapping_key mk = { .gen = b->gen, .kind = MAPPING_ADDRESS, .addr = cs->arg[0] };
 	struct mapping_value m = { .size = cs->arg[1], .handle = cs->arg[3] };
@@ -92,7 +105,7 @@ static __always_inline void map_return(struct books *b, struct call_state *cs)
 
 	if (!v) /* older than us: only its size, so that an unmap of a range steps over it */
 		m.handle = 0;
-	if (mapping_add(b, &mk, &m) && v)
+	if (mapping_add(b, pid, &mk, &m, cs->call) && v)
 		__sync_fetch_and_add(&v->refs, 1);
 }
 
@@ -102,7 +115,7 @@ static __always_inline __u64 binding_name(__u64 multicast, __u64 offset, __s32 d
 	return multicast * 0x9e3779b97f4a7c15ull + offset + ((__u64)(__u32)device << 56);
 }
 
-static __always_inline void multicast_bind(struct books *b, struct call_state *cs, const struct call_desc *d)
+static __always_inline void multicast_bind(struct books *b, __u32 pid, struct call_state *cs, const struct call_desc *d)
 {
 	struct mapping_key mk = { .gen = b->gen, .kind = MAPPING_MULTICAST };
 	struct mapping_key at = { .gen = b->gen, .kind = MAPPING_ADDRESS, .addr = cs->arg[2] };
@@ -124,7 +137,7 @@ static __always_inline void multicast_bind(struct books *b, struct call_state *c
 	if (!v)
 		return;
 	mk.addr = binding_name(cs->arg[0], cs->arg[1], v->device);
-	if (mapping_add(b, &mk, &m))
+	if (mapping_add(b, pid, &mk, &m, cs->call))
 		__sync_fetch_and_add(&v->refs, 1);
 }
 
@@ -170,6 +183,20 @@ static __always_inline void unbind_all(struct books *b, __u32 pid, __u64 multica
 	bpf_for_each_map_elem(&mappings, unbind_one, &u, 0);
 }
 
+/* Unmapping happens at entry (see take_block); a range may cover many mappings. */
+static __always_inline void unmap_range(struct books *b, __u32 pid, __u64 addr, __u64 size, __u32 call)
+{
+	struct unmap u = { .addr = addr, .end = addr + size, .gen = b->gen, .pid = pid, .call = call };
+
+	for (int i = 0; i < 4; i++) {
+		u.unbound = 0;
+		bpf_loop(65536, unmap_one, &u, 0);
+		if (!u.unbound)
+			break;
+		unbind_all(b, pid, u.unbound, call);
+	}
+}
+
 /* What others will need to know of a block that is being exported. */
 static __always_inline void export_return(struct books *b, struct call_state *cs)
 {
@@ -194,13 +221,13 @@ static __noinline int import_return(struct books *b, __u32 pid, struct call_stat
 {
 	switch (d->op) {
 	case CALL_MAP:
-		map_return(b, cs);
+		map_return(b, pid, cs);
 		break;
 	case CALL_HANDLE_RETAIN:
 		handle_ref(b, read_word(cs->arg[0]));
 		break;
 	case CALL_MULTICAST_BIND:
-		multicast_bind(b, cs, d);
+		multicast_bind(b, pid, cs, d);
 		break;
 	case CALL_EXPORT:
 		export_return(b, cs);

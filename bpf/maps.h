@@ -134,7 +134,7 @@ struct capture_value {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 65536);
 	__type(key, struct capture_key);
 	__type(value, struct capture_value);
 } captures SEC(".maps");

@@ -15,12 +15,22 @@
 /* The default pool of a device, which many programs use without ever asking for its handle. Not a pointer. */
 #define POOL_DEFAULT_OF(device) ((__u64)(__u32)(device) + 1)
 
-static __always_inline struct object_value *pool_get(struct books *b, __u64 handle, __s32 device)
+static __noinline struct object_value *pool_add(struct books *b, __u64 handle, __s32 device)
 {
-	struct object_key key = { .gen = b->gen, .kind = OBJECT_POOL, .handle = handle };
+	struct object_key key = { .kind = OBJECT_POOL, .handle = handle };
 	struct object_value v = { .device = device, .class = CLASS_ASYNC, .pool.reserved = ~0ull };
 
+	if (!b)
+		return NULL;
+	key.gen = b->gen;
 	return object_add(b, &key, &v);
+}
+
+static __always_inline struct object_value *pool_get(struct books *b, __u64 handle, __s32 device)
+{
+	struct object_value *o = object_find(b, OBJECT_POOL, handle);
+
+	return o ? o : pool_add(b, handle, device);
 }
 
 /* A pool that has another name for us is known by that. */
@@ -51,7 +61,7 @@ static __always_inline void pool_take(struct books *b, struct live_value *v, __u
 	struct object_value *o = pool_get(b, pool, v->device);
 	__u64 used;
 
-	v->ctx = pool;
+	v->ctx = o ? pool : 0;
 	v->flags |= LIVE_F_POOLED;
 	if (!o)
 		return;
@@ -66,11 +76,16 @@ static __always_inline void pool_take(struct books *b, struct live_value *v, __u
 		o->pool.peak = used;
 }
 
+/* A block that is no longer one of its pool's, if it has one. Of a pool that was destroyed with blocks live the handle may
+ * be another's by now: never below nothing. */
 static __always_inline void pool_give(struct books *b, const struct live_value *v)
 {
-	struct object_value *o = object_find(b, OBJECT_POOL, v->ctx);
+	struct object_value *o;
 
-	if (o)
+	if (!(v->flags & LIVE_F_POOLED) || !v->ctx)
+		return;
+	o = object_find(b, OBJECT_POOL, v->ctx);
+	if (o && o->pool.used >= v->bytes)
 		__sync_fetch_and_add(&o->pool.used, -v->bytes);
 }
 
@@ -81,6 +96,16 @@ static __always_inline void pool_trim(struct object_value *o, __u64 keep)
 	if (o->pool.peak > keep)
 		o->pool.peak = keep > used ? keep : used;
 	o->pool.reserved = ~0ull;
+}
+
+/* At its entry: once the driver has it back, another pool may have its handle. */
+static __always_inline void pool_destroy(struct books *b, __u64 handle)
+{
+	struct object_value *o = object_find(b, OBJECT_POOL, handle);
+
+	if (o && o->device != EVENT_NO_DEVICE && pool_current(b, o->device) == handle)
+		object_remove(b, OBJECT_DEVICE_POOL, POOL_DEFAULT_OF(o->device));
+	object_remove(b, OBJECT_POOL, handle);
 }
 
 /* Successful calls about pools. */
@@ -115,12 +140,6 @@ static __noinline int pool_return(struct books *b, struct call_state *cs, const 
 		b->has_pools = 1;
 		object_set(b, OBJECT_DEVICE_POOL, POOL_DEFAULT_OF(cs->asked_device), cs->asked_device,
 			   pool_name(b, cs->arg[d->addr_arg & (ARG_MAX - 1)]));
-		break;
-	case CALL_POOL_DESTROY:
-		o = object_find(b, OBJECT_POOL, handle);
-		if (o && o->device != EVENT_NO_DEVICE && pool_current(b, o->device) == handle)
-			object_remove(b, OBJECT_DEVICE_POOL, POOL_DEFAULT_OF(o->device));
-		object_remove(b, OBJECT_POOL, handle);
 		break;
 	default: /* of a pool that is there */
 		name = pool_name(b, handle);

@@ -101,7 +101,7 @@ static __always_inline __u64 level_bytes(const struct array_shape *a, __u32 leve
 		d >>= level;
 	d = at_least_one(d);
 	if (block)
-		return mul_saturate(mul_saturate((w + 3) / 4, (h + 3) / 4), mul_saturate(d, block));
+		return mul_saturate(mul_saturate(w / 4 + !!(w % 4), h / 4 + !!(h % 4)), mul_saturate(d, block));
 	if (halves)
 		return mul_saturate(mul_saturate(w, h), mul_saturate(d, halves)) / 2;
 	one = format_bytes(a->format);

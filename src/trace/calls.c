@@ -19,10 +19,19 @@ static size_t count(const struct call *list)
 	return n;
 }
 
+static bool ends(const char *s, const char *with)
+{
+	size_t len = strlen(s), n = strlen(with);
+
+	return len >= n && strcmp(s + len - n, with) == 0;
+}
+
 static void append(const struct call *list, enum call_api api)
 {
 	for (; list->symbol; list++) {
 		table[table_len] = *list;
+		if (ends(list->symbol, "_ptsz") || ends(list->symbol, "_spt"))
+			table[table_len].desc.flags |= CALL_F_PTSZ;
 		table[table_len++].api = api;
 	}
 }

@@ -165,7 +165,7 @@ TEST(other_calls)
 			continue;
 		ROW(d->size_how == SIZE_NONE && d->class == 0);
 		ROW(takes_stack == !!(d->flags & CALL_F_STACK));
-		ROW(!(d->flags & ~(CALL_F_STACK | CALL_F_DEVICE0)));
+		ROW(!(d->flags & ~(CALL_F_STACK | CALL_F_DEVICE0 | CALL_F_PTSZ)));
 		ROW(d->kind == 0 || d->op == CALL_MULTICAST_BIND);
 		ROW((d->op == CALL_CTX_CREATE) <= (d->device_arg >= 2));
 		ROW(d->op != CALL_POOL_CREATE || (d->device_how == DEVICE_PROP && d->device_arg == 1));
@@ -176,7 +176,8 @@ TEST(other_calls)
 		ROW(d->op != CALL_GRAPH_NODE || d->addr_arg >= 4);
 		ROW((c->how == CALL_TEACHER) == teaches);
 		/* nothing else does without its result */
-		ROW(c->how != CALL_ENTRY_ONLY || d->op == CALL_UNMAP || d->op == CALL_MULTICAST_UNBIND);
+		ROW(c->how != CALL_ENTRY_ONLY || d->op == CALL_UNMAP || d->op == CALL_MULTICAST_UNBIND ||
+		    d->op == CALL_GRAPH_DESTROY || d->op == CALL_POOL_DESTROY);
 	}
 }
 
