@@ -171,13 +171,13 @@ static int one_record(uint32_t type, const char *data, size_t len, void *userdat
 	return 0;
 }
 
-/* Does it live? Without kept maps, only /proc can tell. */
+/* Does it live? Without kept maps, and of a process that has made no call, only /proc can tell. */
 static bool is_alive(struct adoption *a, const struct incident_saved *s)
 {
 	struct proc_stat st;
 
-	if (tracer_is_kept(a->d->tracer))
-		return is_there(a, s->pid, s->start_ns);
+	if (tracer_is_kept(a->d->tracer) && is_there(a, s->pid, s->start_ns))
+		return true;
 	return proc_stat_read("/proc", s->pid, &st) == 0 && st.start_ticks == ticks_from_ns(s->start_ns);
 }
 
@@ -186,7 +186,7 @@ static void restore_one(struct adoption *a, struct unpack *u)
 	_cleanup_(incident_saved_done) struct incident_saved s;
 
 	if (incident_unpack(u, &s) == 0 &&
-	    engine_restore_incident(a->d->engine, &s, a->d->now_ns, s.pid && !is_alive(a, &s) ? 0 : WAIT_NS) == 0)
+	    engine_restore_incident(a->d->engine, &s, a->d->now_ns, s.pid && s.start_ns && !is_alive(a, &s) ? 0 : WAIT_NS) == 0)
 		a->restored++;
 }
 

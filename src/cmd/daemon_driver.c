@@ -13,6 +13,7 @@
 #include "model/process.h"
 #include "proc/condition.h"
 #include "proc/pid_namespace.h"
+#include "trace/calls.h"
 #include "proc/procfs.h"
 
 /* A look is 20 us: open, read, close. */
@@ -129,17 +130,28 @@ static const char *base_name(const char *path)
 /* Devices are not compared: overlayfs and btrfs show others in mappings than stat() does. */
 static bool find_library(const struct daemon *d, const struct mapping *m, struct library_info *ret)
 {
+	enum call_api api = call_api_of_file(m->path);
+
 	for (size_t i = 0; m->inode && i < libraries_count(d->libraries); i++) {
 		const char *name;
 
 		libraries_get(d->libraries, i, ret);
 		if (ret->inode != m->inode)
 			continue;
+		/* Found by a link, "libcuda.so.1", it is mapped as what that leads to, "libcuda.so.580.159.04". */
 		name = base_name(ret->path);
-		if (strncmp(base_name(m->path), name, strlen(name)) == 0)
+		if (strncmp(base_name(m->path), name, strlen(name)) == 0 || (api != API_MAX && api == call_api_of_file(name)))
 			return true;
 	}
 	return false;
+}
+
+/* Its command line, environment and mappings are behind a lock that it may hold: whoever reads them waits with it. */
+static bool is_stuck(uint32_t pid)
+{
+	struct proc_stat st;
+
+	return proc_stat_read("/proc", pid, &st) == 0 && st.state == 'D';
 }
 
 /* By what it maps. */
@@ -148,8 +160,11 @@ static const char *reason_by_maps(struct daemon *d, const struct process *p)
 	struct address_space *as = NULL;
 	const char *reason = "it maps no driver library that is known";
 	struct library_info l;
-	int r = maps_read("/proc", p->pid, p->start_ns, &as);
+	int r;
 
+	if (is_stuck(p->pid))
+		return "it is stuck in the kernel: its mappings were not looked at";
+	r = maps_read("/proc", p->pid, p->start_ns, &as);
 	if (r < 0)
 		return r == -ESRCH ? NULL : "its mappings could not be read";
 	/* The probes have seen it go, but the driver takes its time. */
@@ -212,9 +227,23 @@ static void explain(struct daemon *d, struct quota *q, const struct process *p, 
 static void introduce(struct daemon *d, uint32_t pid, uint64_t start_ns)
 {
 	_cleanup_(identity_unrefp) struct identity *id = NULL;
+	struct proc_stat st;
 
-	if (identity_read("/proc", pid, start_ns, NULL, &id) == -ENOMEM || !id)
-		return;
+	if (!is_stuck(pid)) {
+		if (identity_read("/proc", pid, start_ns, NULL, &id) == -ENOMEM || !id)
+			return;
+	} else {
+		/* What can be had without its locks. */
+		id = identity_new();
+		if (!id || proc_stat_read("/proc", pid, &st) < 0)
+			return;
+		id->pid = pid;
+		id->ppid = st.ppid;
+		id->start_ns = start_ns;
+		id->start_ticks = st.start_ticks;
+		id->uid = (uint32_t)-1;
+		id->comm = strdup(st.comm);
+	}
 	(void)engine_set_identity(d->engine, pid, start_ns, id);
 }
 

@@ -482,7 +482,7 @@ static const char *why_inexact(const struct report *r)
 {
 	if (r->lost_events != ABSENT_U64 && r->lost_events > 0)
 		return "events were lost, not exact";
-	if (r->driver_bytes != ABSENT_U64 && r->live_bytes != ABSENT_U64 && r->driver_bytes < r->live_bytes)
+	if (r->driver_bytes != ABSENT_U64 && r->driver_bytes > 0 && r->live_bytes != ABSENT_U64 && r->driver_bytes < r->live_bytes)
 		return "more than the driver says, not exact";
 	return "not exact";
 }

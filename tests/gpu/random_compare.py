@@ -19,7 +19,7 @@ SEEDS = os.environ.get("SEEDS", "1 2 3 4").split()
 THREADS = os.environ.get("THREADS", "1 4").split()
 EXCEPT = os.environ.get("EXCEPT", "")
 OPS = os.environ.get("OPS", "1500")
-RUN_S = 90   # one run, to its last ledger
+RUN_S = int(os.environ.get("RUN_S", "90"))  # one run, to its last ledger
 SETTLE_S = 5
 EXACT = ("start_time", "live_bytes", "host_bytes", "managed_bytes", "live_count", "alloc_count", "free_count",
          "fail_count", "unknown_free_count")

@@ -58,6 +58,14 @@ TEST(names_are_of_their_library_and_once)
 	EXPECT(calls_len() > 150);
 }
 
+/* Compiled for a default stream of each thread. */
+static bool is_per_thread(const char *symbol)
+{
+	const char *end = strrchr(symbol, '_');
+
+	return end && (strcmp(end, "_ptsz") == 0 || strcmp(end, "_spt") == 0);
+}
+
 TEST(numbers_are_in_range)
 {
 	FOR_ROWS(c)
@@ -69,7 +77,7 @@ TEST(numbers_are_in_range)
 		ROW(d->class < CLASS_FRAMEWORK && d->kind < ADDR_FRAMEWORK);
 		ROW(d->size_how <= SIZE_PRODUCT && d->device_how <= DEVICE_NONE);
 		ROW(d->result == RESULT_ZERO && d->slot == 0);
-		ROW(!(d->flags & ~0x7fu));
+		ROW(!(d->flags & CALL_F_PTSZ) == !is_per_thread(c->symbol));
 		ROW(d->addr_arg < ARG_MAX && d->size_arg < ARG_MAX && d->device_arg < ARG_STACK);
 		ROW(d->stream_arg == ARG_NONE || d->stream_arg < ARG_STACK);
 		uses_stack = d->addr_arg >= ARG_STACK || d->size_arg >= ARG_STACK;
@@ -127,7 +135,7 @@ TEST(frees)
 		if (d->op != CALL_FREE)
 			continue;
 		ROW(d->size_how == SIZE_NONE && d->size_arg == 0);
-		ROW(!(d->flags & ~CALL_F_ADDR32));
+		ROW(!(d->flags & ~(CALL_F_ADDR32 | CALL_F_PTSZ)));
 		ROW((d->class == CLASS_ASYNC) == (d->stream_arg != ARG_NONE));
 		ROW(c->how == 0); /* whether it was refused is known at its return */
 		ROW(d->addr_arg == 0 || c->api == API_ZE);
