@@ -374,7 +374,7 @@ void daemon_adopt(struct daemon *d)
 	take_state(&a);
 	if (tracer_is_kept(d->tracer))
 		take_books(&a);
-	if (a.is_ours)
+	if (a.is_ours && (d->kept.processes || a.stacks || a.restored))
 		log_info("from before the restart: %zu processes, %u stacks, %u incidents", d->kept.processes, a.stacks, a.restored);
 	address_space_unref(a.used);
 	map64_done(&a.begun);
