@@ -53,20 +53,31 @@ void daemon_end(struct daemon *d, uint32_t pid, uint64_t start_ns)
 	on_end(d, &ev);
 }
 
+/* Processes looked at in one tick: a user that is not in the table of names is looked for in /etc/passwd. */
+#define RENAMES_MAX 256
+
 void daemon_rename_users(struct daemon *d)
 {
 	struct user_names_stats stats;
 	struct process *p;
-	size_t iter = 0;
+	size_t iter, n = 0;
 
 	user_name_stats(&stats);
-	if (stats.answers == d->names_seen)
+	if (stats.answers == d->names_seen && !d->rename_iter)
 		return;
 	d->names_seen = stats.answers;
+	iter = d->rename_iter;
+	d->rename_iter = 0;
 	while ((p = engine_next_process(d->engine, &iter))) {
 		_cleanup_(identity_unrefp) struct identity *renamed = NULL;
 
-		if (p->id && identity_rename(p->id, &renamed) == 0 && renamed)
+		if (!p->id)
+			continue;
+		if (n++ == RENAMES_MAX) { /* the rest at the next tick */
+			d->rename_iter = iter - 1;
+			break;
+		}
+		if (identity_rename(p->id, &renamed) == 0 && renamed)
 			(void)engine_set_identity(d->engine, p->pid, p->start_ns, renamed);
 	}
 }

@@ -72,6 +72,7 @@ struct daemon {
 	struct daemon_keep kept; /* across a restart */
 	struct map64 known; /* the newest bearer of each pid */
 	uint64_t names_seen; /* of the answers about users */
+	size_t rename_iter;  /* where the look for their processes goes on; 0 = none is under way */
 	struct known *last; /* of the last event */
 	uint64_t lost_seen; /* COUNTER_LOST at the last tick */
 	uint64_t events;
