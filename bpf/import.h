@@ -95,7 +95,6 @@ static long unmap_one(__u64 index, struct unmap *u)
 	return 0;
 }
 
-
 static __always_inline void map_return(struct books *b, __u32 pid, struct call_state *cs)
 {
 	struct mapping_key mk = { .gen = b->gen, .kind = MAPPING_ADDRESS, .addr = cs->arg[0] };

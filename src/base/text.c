@@ -168,3 +168,28 @@ void json_bool(struct strbuf *sb, const char *key, int value)
 	json_key(sb, key);
 	strbuf_adds(sb, value ? "true" : "false");
 }
+
+void json_known(struct strbuf *sb, const char *key, uint64_t value)
+{
+	if (value == UINT64_MAX)
+		json_str(sb, key, NULL);
+	else
+		json_u64(sb, key, value);
+}
+
+void json_open(struct strbuf *sb)
+{
+	if (sb->len > 0 && sb->buf[sb->len - 1] != '[')
+		strbuf_addc(sb, ',');
+	strbuf_addc(sb, '{');
+}
+
+void json_limit(struct strbuf *sb, const char *name, uint64_t used, uint64_t max, uint64_t overflows)
+{
+	json_open(sb);
+	json_str(sb, "name", name);
+	json_u64(sb, "used", used);
+	json_u64(sb, "max", max);
+	json_u64(sb, "overflows", overflows);
+	strbuf_addc(sb, '}');
+}

@@ -22,3 +22,9 @@ void json_key(struct strbuf *sb, const char *key);
 void json_u64(struct strbuf *sb, const char *key, uint64_t value);
 void json_str(struct strbuf *sb, const char *key, const char *value); /* NULL -> null */
 void json_bool(struct strbuf *sb, const char *key, int value);
+/* A number, or null where it is UINT64_MAX: not known. */
+void json_known(struct strbuf *sb, const char *key, uint64_t value);
+/* Starts an object in an array, with a comma before it unless it is the first. */
+void json_open(struct strbuf *sb);
+/* An element of the status's list of limits. */
+void json_limit(struct strbuf *sb, const char *name, uint64_t used, uint64_t max, uint64_t overflows);

@@ -21,14 +21,6 @@ static int on_books(uint32_t pid, const struct books *b, void *userdata)
 	return p->error;
 }
 
-static void json_known(struct strbuf *sb, const char *key, uint64_t value)
-{
-	if (value == UINT64_MAX)
-		json_str(sb, key, NULL);
-	else
-		json_u64(sb, key, value);
-}
-
 static int on_pool(uint32_t gen, const struct tracer_pool *pool, void *userdata)
 {
 	struct pools *p = userdata;
@@ -39,7 +31,7 @@ static int on_pool(uint32_t gen, const struct tracer_pool *pool, void *userdata)
 		return 0;
 	if (p->count++ >= POOLS_MAX)
 		return 0;
-	strbuf_adds(p->sb, p->count > 1 ? ",{" : "{");
+	json_open(p->sb);
 	json_u64(p->sb, "pid", pid - 1);
 	json_known(p->sb, "ordinal", pool->device < 0 ? UINT64_MAX : (uint64_t)pool->device);
 	json_str(p->sb, "class", pool->class == CLASS_HOST ? "host" : pool->class == CLASS_MANAGED ? "managed" : "async");

@@ -223,17 +223,6 @@ static void counters_json(struct daemon *d, struct strbuf *sb)
 	json_u64(sb, "kernel_memory_bytes_max", tracer_memory_bytes(d->tracer));
 }
 
-static void one_limit(struct strbuf *sb, const char *name, uint64_t used, uint64_t max, uint64_t overflows)
-{
-	strbuf_addc(sb, ',');
-	strbuf_addc(sb, '{');
-	json_str(sb, "name", name);
-	json_u64(sb, "used", used);
-	json_u64(sb, "max", max);
-	json_u64(sb, "overflows", overflows);
-	strbuf_addc(sb, '}');
-}
-
 /* The limits of the edges, behind the engine's in its list, which is the last member. */
 static void limits_json(struct daemon *d, struct strbuf *sb)
 {
@@ -254,19 +243,19 @@ static void limits_json(struct daemon *d, struct strbuf *sb)
 	resolver_stats(d->resolver, &st);
 	strbuf_truncate(sb, sb->len - 1);
 	/* The kernel's table of processes has the same size and is full first: calls of further processes are not seen. */
-	one_limit(sb, "kernel_processes", d->known.len, l->processes, c[COUNTER_PROCESS_FULL]);
-	one_limit(sb, "live_allocations", live, l->live_allocations, c[COUNTER_LIVE_FULL] + c[COUNTER_LIVE_SHARE]);
+	json_limit(sb, "kernel_processes", d->known.len, l->processes, c[COUNTER_PROCESS_FULL]);
+	json_limit(sb, "live_allocations", live, l->live_allocations, c[COUNTER_LIVE_FULL] + c[COUNTER_LIVE_SHARE]);
 	engine_totals(d->engine, &t);
-	one_limit(sb, "sites", MAX(t.sites, t.stacks), l->sites, t.overflow_all);
-	one_limit(sb, "queue", rs.queued, l->queue, rs.dropped);
-	one_limit(sb, "stacks_per_second", tracer_copies(d->tracer, clock_monotonic_ns()) / STACK_BURST_SEC,
+	json_limit(sb, "sites", MAX(t.sites, t.stacks), l->sites, t.overflow_all);
+	json_limit(sb, "queue", rs.queued, l->queue, rs.dropped);
+	json_limit(sb, "stacks_per_second", tracer_copies(d->tracer, clock_monotonic_ns()) / STACK_BURST_SEC,
 		  l->stacks_per_second, c[COUNTER_STACK_SAMPLED]);
-	one_limit(sb, "learned_stacks", st.nodes, l->learned_stacks, st.relearned);
-	one_limit(sb, "libraries", libraries_count(d->libraries), l->libraries, libraries_overflows(d->libraries));
+	json_limit(sb, "learned_stacks", st.nodes, l->learned_stacks, st.relearned);
+	json_limit(sb, "libraries", libraries_count(d->libraries), l->libraries, libraries_overflows(d->libraries));
 	user_name_stats(&names);
-	one_limit(sb, "user_names", names.used, USER_NAMES_MAX, names.overflows + names.evictions);
+	json_limit(sb, "user_names", names.used, USER_NAMES_MAX, names.overflows + names.evictions);
 	daemon_keep_stats(d, &kept);
-	one_limit(sb, "state_bytes", kept.bytes, STATE_FILE_MAX, kept.left_out + kept.failures);
+	json_limit(sb, "state_bytes", kept.bytes, STATE_FILE_MAX, kept.left_out + kept.failures);
 	strbuf_addc(sb, ']');
 }
 

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 /* All that an identity owns. */
 static const size_t texts[] = {
 	offsetof(struct identity, comm),      offsetof(struct identity, exe),	  offsetof(struct identity, cmdline),
@@ -24,6 +26,19 @@ struct identity *identity_new(void)
 
 	if (id)
 		atomic_init(&id->refs, 1);
+	return id;
+}
+
+struct identity *identity_bare(uint32_t pid, uint64_t start_ns)
+{
+	struct identity *id = identity_new();
+
+	if (!id)
+		return NULL;
+	id->pid = pid;
+	id->start_ns = start_ns;
+	id->start_ticks = start_ns / (NSEC_PER_SEC / TICKS_PER_SEC);
+	id->uid = UINT32_MAX;
 	return id;
 }
 

@@ -36,10 +36,13 @@ struct identity {
 };
 
 #define IDENTITY_CMDLINE_MAX 4096
+#define TICKS_PER_SEC 100 /* USER_HZ, the unit of /proc/PID/stat */
 
 /* All zero but refs = 1; fill it before sharing. NULL when out of memory. */
 struct identity *identity_new(void);
 /* A copy that may still be changed. NULL when out of memory. */
+/* Of which nothing is known but these; start_ticks follows from start_ns. NULL when out of memory. */
+struct identity *identity_bare(uint32_t pid, uint64_t start_ns);
 struct identity *identity_copy(const struct identity *id);
 struct identity *identity_ref(struct identity *id);
 void identity_unref(struct identity *id); /* accepts NULL */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "model/saturate.h"
@@ -28,23 +29,6 @@ static const char *unit_of(const struct identity *id)
 	return !id ? NULL : id->unit ? id->unit : id->user_unit;
 }
 
-/* Starts an element of an array. */
-static void json_open(struct strbuf *sb)
-{
-	if (sb->len > 0 && sb->buf[sb->len - 1] != '[')
-		strbuf_addc(sb, ',');
-	strbuf_addc(sb, '{');
-}
-
-/* A number, or null where it is not known. */
-static void json_known(struct strbuf *sb, const char *key, uint64_t value)
-{
-	if (value == UINT64_MAX)
-		json_str(sb, key, NULL);
-	else
-		json_u64(sb, key, value);
-}
-
 static void json_index(struct strbuf *sb, int index)
 {
 	json_known(sb, "index", index < 0 ? UINT64_MAX : (uint64_t)index);
@@ -61,7 +45,7 @@ static void json_identity(struct strbuf *sb, const struct process *p)
 	const struct identity *id = p->id;
 
 	json_u64(sb, "pid", p->pid);
-	json_u64(sb, "start_time", id ? id->start_ticks : p->start_ns / 10000000);
+	json_u64(sb, "start_time", id ? id->start_ticks : p->start_ns / (NSEC_PER_SEC / TICKS_PER_SEC));
 	json_str(sb, "comm", id ? id->comm : NULL);
 	json_str(sb, "exe", id ? id->exe : NULL);
 	json_str(sb, "user", id ? id->user : NULL);
@@ -211,16 +195,6 @@ static void json_rule(struct strbuf *sb, const struct rule_state *rs)
 		json_u64(sb, "limit", inc->last.limit);
 		strbuf_addc(sb, '}');
 	}
-}
-
-static void json_limit(struct strbuf *sb, const char *name, uint64_t used, uint64_t max, uint64_t overflows)
-{
-	json_open(sb);
-	json_str(sb, "name", name);
-	json_u64(sb, "used", used);
-	json_u64(sb, "max", max);
-	json_u64(sb, "overflows", overflows);
-	strbuf_addc(sb, '}');
 }
 
 static void json_limits(struct engine *e, struct strbuf *sb)

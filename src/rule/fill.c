@@ -8,22 +8,6 @@
 #include "model/saturate.h"
 #include "rule/watch.h"
 
-#define TICKS_PER_SEC 100 /* USER_HZ, the unit of /proc/PID/stat */
-
-/* Nobody has told who it is: then pid and start time must do. */
-static struct identity *identity_bare(const struct process *p)
-{
-	struct identity *id = identity_new();
-
-	if (!id)
-		return NULL;
-	id->pid = p->pid;
-	id->start_ns = p->start_ns;
-	id->start_ticks = p->start_ns / (NSEC_PER_SEC / TICKS_PER_SEC);
-	id->uid = UINT32_MAX;
-	return id;
-}
-
 static int copy(char **dst, const char *src)
 {
 	if (!src)
@@ -179,7 +163,8 @@ static int fill_process(struct engine *e, struct report *r, const struct rule_st
 	struct site *site = s->site;
 
 	r->scope = s->site ? SCOPE_STACK : SCOPE_PROCESS;
-	r->id = p->id ? identity_ref(p->id) : identity_bare(p);
+	/* Nobody has told who it is: then pid and start time must do. */
+	r->id = p->id ? identity_ref(p->id) : identity_bare(p->pid, p->start_ns);
 	if (!r->id)
 		return -ENOMEM;
 	if (o->ev && !o->is_end)
@@ -265,7 +250,8 @@ struct report *fill_coverage(struct process *p, const struct occasion *o)
 	r->severity = SEVERITY_NOTICE;
 	r->real_usec = o->real_usec;
 	r->scope = SCOPE_PROCESS;
-	r->id = p->id ? identity_ref(p->id) : identity_bare(p);
+	/* Nobody has told who it is: then pid and start time must do. */
+	r->id = p->id ? identity_ref(p->id) : identity_bare(p->pid, p->start_ns);
 	if (!r->id)
 		return NULL;
 	fill_books(r, p, o);

@@ -9,8 +9,6 @@
 #include "rule/engine.h"
 #include "rule/watch.h"
 
-#define TICKS_PER_SEC 100 /* USER_HZ, the unit of /proc/PID/stat */
-
 struct restored {
 	struct incident_saved s; /* its strings and its identity are its own */
 	uint64_t since_ns, wait_ns;
@@ -191,19 +189,6 @@ struct incident *restored_claim(struct engine *e, const struct subject *s, struc
 	return NULL;
 }
 
-static struct identity *bare_identity(const struct restored *r)
-{
-	struct identity *id = identity_new();
-
-	if (!id)
-		return NULL;
-	id->pid = r->s.pid;
-	id->start_ns = r->s.start_ns;
-	id->start_ticks = r->s.start_ns / (NSEC_PER_SEC / TICKS_PER_SEC);
-	id->uid = UINT32_MAX;
-	return id;
-}
-
 /* The books of the process, as far as there are any. */
 static void fill_books(const struct engine *e, const struct restored *r, struct report *rep)
 {
@@ -235,7 +220,7 @@ static int fill_subject(struct engine *e, const struct restored *r, struct repor
 	if (r->s.identity)
 		rep->id = identity_ref(r->s.identity);
 	else
-		rep->id = p && p->id ? identity_ref(p->id) : bare_identity(r);
+		rep->id = p && p->id ? identity_ref(p->id) : identity_bare(r->s.pid, r->s.start_ns);
 	rep->process_ended = r->is_ended || o->is_end;
 	fill_books(e, r, rep);
 	return rep->id ? 0 : -ENOMEM;

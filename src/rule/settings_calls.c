@@ -288,21 +288,19 @@ static const struct user_call *find_same(const struct settings *s, const char *l
 	return NULL;
 }
 
-/* Takes file in any case. */
-static int add_call(struct settings *s, const char *library, const char *symbol, const struct call_desc *desc,
-		    char *file, int line)
+int settings_add_call(struct settings *s, const struct user_call *row)
 {
 	struct user_call *more = realloc(s->calls, (s->calls_len + 1) * sizeof(*more)), *u;
 
 	if (!more) {
-		free(file);
+		free(row->file);
 		return -ENOMEM;
 	}
 	s->calls = more;
-	u = &more[s->calls_len];
-	*u = (struct user_call){ .library = strdup(library), .symbol = strdup(symbol), .desc = *desc, .file = file,
-				 .line = line };
-	s->calls_len++; /* freed with the settings, whatever is missing */
+	u = &more[s->calls_len++]; /* freed with the settings, whatever is missing */
+	*u = *row;
+	u->library = strdup(row->library);
+	u->symbol = strdup(row->symbol);
 	return u->library && u->symbol ? 0 : -ENOMEM;
 }
 
@@ -310,8 +308,8 @@ static int read_call(struct errors *errors, const config_setting_t *e, struct se
 {
 	struct row w = { .errors = errors, .group = e };
 	const struct user_call *same;
-	char *file = NULL;
-	int line = 0, r = collect(&w);
+	struct user_call u;
+	int r = collect(&w);
 
 	if (r == 0)
 		r = read_row(&w);
@@ -324,8 +322,9 @@ static int read_call(struct errors *errors, const config_setting_t *e, struct se
 	if (settings->calls_len == USER_CALLS_MAX)
 		return conf_error(errors, e, "more than %d calls do not fit: one pattern may stand for several functions",
 				  USER_CALLS_MAX);
-	r = conf_source(e, &file, &line);
-	return r < 0 ? r : add_call(settings, w.text[KEY_LIBRARY], w.text[KEY_SYMBOL], &w.desc, file, line);
+	u = (struct user_call){ .library = (char *)w.text[KEY_LIBRARY], .symbol = (char *)w.text[KEY_SYMBOL], .desc = w.desc };
+	r = conf_source(e, &u.file, &u.line);
+	return r < 0 ? r : settings_add_call(settings, &u);
 }
 
 int settings_calls_read(struct errors *errors, const config_setting_t *s, struct settings *settings)

@@ -53,15 +53,10 @@ _Static_assert(ARRAY_SIZE(framework_names) == ARRAY_SIZE(frameworks) + 1, "rows 
 
 static int add_call(const struct framework_call *c, const config_setting_t *at, struct settings *s)
 {
-	struct user_call *more = realloc(s->calls, (s->calls_len + 1) * sizeof(*more)), *u;
+	struct user_call u = { .library = (char *)c->library, .symbol = (char *)c->symbol, .desc = c->desc, .is_preset = true };
+	int r = conf_source(at, &u.file, &u.line);
 
-	if (!more)
-		return -ENOMEM;
-	s->calls = more;
-	u = &more[s->calls_len++]; /* freed with the settings, whatever is missing */
-	*u = (struct user_call){ .library = strdup(c->library), .symbol = strdup(c->symbol), .desc = c->desc,
-				 .is_preset = true };
-	return u->library && u->symbol ? conf_source(at, &u->file, &u->line) : -ENOMEM;
+	return r < 0 ? r : settings_add_call(s, &u);
 }
 
 static int add_framework(struct errors *errors, size_t k, const config_setting_t *at, struct settings *s)
