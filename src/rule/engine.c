@@ -179,6 +179,7 @@ int engine_event(struct engine *e, const struct event *ev, uint64_t now_ns, uint
 	struct process *p;
 	int r;
 
+	engine_tell_at(e, now_ns, real_usec, .type = INPUT_EVENT, .pid = ev->pid, .start_ns = ev->start_ns, .event = ev);
 	watch_clock(e, now_ns, real_usec);
 	if (ev->type < EVENT_ALLOC || ev->type > EVENT_EXIT || ev->class >= CLASS_MAX)
 		return 0;
@@ -263,6 +264,7 @@ void engine_tick(struct engine *e, uint64_t now_ns, uint64_t real_usec)
 	struct occasion o;
 	bool is_leak_due, is_group_dirty;
 
+	engine_tell_at(e, now_ns, real_usec, .type = INPUT_TICK);
 	watch_clock(e, now_ns, real_usec);
 	o = engine_occasion(e, NULL, now_ns, real_usec);
 	if (e->is_summed_badly)

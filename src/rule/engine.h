@@ -14,6 +14,7 @@
 #include "base/strbuf.h"
 #include "model/identity.h"
 #include "model/stack.h"
+#include "rule/input.h"
 #include "rule/report.h"
 #include "rule/rule.h"
 

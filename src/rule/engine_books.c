@@ -20,6 +20,7 @@ int engine_set_identity(struct engine *e, uint32_t pid, uint64_t start_ns, struc
 	struct process *p;
 	int r;
 
+	engine_tell(e, .type = INPUT_IDENTITY, .pid = pid, .start_ns = start_ns, .identity = id);
 	r = engine_get_process(e, pid, start_ns, &o, &p);
 	if (r < 0)
 		return r;
@@ -35,6 +36,7 @@ int engine_set_stack(struct engine *e, uint32_t pid, uint64_t start_ns, struct s
 	struct process *p;
 	int r;
 
+	engine_tell(e, .type = INPUT_STACK, .pid = pid, .start_ns = start_ns, .stack = s);
 	r = engine_get_process(e, pid, start_ns, &o, &p);
 	return r < 0 ? r : process_add_stack(p, s, &e->limits);
 }
@@ -47,6 +49,8 @@ int engine_set_site(struct engine *e, uint32_t pid, uint64_t start_ns, uint64_t 
 	struct site *to;
 	int r;
 
+	engine_tell(e, .type = INPUT_SITE, .pid = pid, .start_ns = start_ns,
+		    .site = { .stack = stack, .key = site, .resolved = p ? process_stack(p, stack) : NULL });
 	if (!p)
 		return -ESRCH;
 	entry = stack ? process_stack_entry(p, stack) : NULL;
@@ -86,6 +90,8 @@ int engine_set_ordinal(struct engine *e, uint32_t pid, uint64_t start_ns, int or
 	struct process *p;
 	int r, slot;
 
+	engine_tell(e, .type = INPUT_ORDINAL, .pid = pid, .start_ns = start_ns,
+		    .ordinal = { .ordinal = ordinal, .uuid = uuid_text });
 	if (ordinal < EVENT_NO_DEVICE)
 		return -EINVAL;
 	r = engine_get_process(e, pid, start_ns, &o, &p);
@@ -130,6 +136,8 @@ int engine_set_device(struct engine *e, const char *uuid_text, int index, const 
 	bool is_other;
 	int r;
 
+	engine_tell(e, .type = INPUT_DEVICE, .device = { .uuid = uuid_text, .name = name, .index = index,
+							 .total_bytes = total_bytes, .used_bytes = used_bytes });
 	r = devices_get(&e->devices, uuid_text, &dev);
 	if (r < 0)
 		return r;
@@ -181,6 +189,7 @@ void engine_end_devices(struct engine *e, bool is_complete)
 {
 	struct occasion o = engine_now(e);
 
+	engine_tell(e, .type = INPUT_DEVICES_END, .is_complete = is_complete);
 	/* One that goes is replaced by the last one. */
 	for (size_t i = e->devices.len; i-- > 0;) {
 		struct device *dev = e->devices.list[i];
@@ -198,6 +207,7 @@ int engine_lost(struct engine *e, uint32_t pid, uint64_t start_ns, uint64_t coun
 	struct process *p;
 	int r;
 
+	engine_tell_at(e, now_ns, e->real_usec, .type = INPUT_LOST, .pid = pid, .start_ns = start_ns, .lost = count);
 	(void)sat_add(&e->lost_events, count);
 	r = engine_get_process(e, pid, start_ns, &o, &p);
 	if (r < 0)
@@ -216,6 +226,7 @@ int engine_rebuild_begin(struct engine *e, uint32_t pid, uint64_t start_ns)
 	struct process *p;
 	int r;
 
+	engine_tell(e, .type = INPUT_REBUILD_BEGIN, .pid = pid, .start_ns = start_ns);
 	r = engine_get_process(e, pid, start_ns, &o, &p);
 	if (r < 0)
 		return r;
@@ -246,6 +257,7 @@ int engine_rebuild_add(struct engine *e, const struct event *ev)
 	struct change c;
 	int r;
 
+	engine_tell(e, .type = INPUT_REBUILD_ADD, .pid = ev->pid, .start_ns = ev->start_ns, .event = ev);
 	if (!p || !p->is_rebuilding)
 		return -ESRCH;
 	if (ev->class >= CLASS_MAX)
@@ -265,6 +277,7 @@ int engine_rebuild_end(struct engine *e, uint32_t pid, uint64_t start_ns, const 
 	struct occasion o = { .time_ns = now_ns, .real_usec = real_usec };
 	struct process_watch *w;
 
+	engine_tell_at(e, now_ns, real_usec, .type = INPUT_REBUILD_END, .pid = pid, .start_ns = start_ns, .books = b);
 	if (!p || !p->is_rebuilding)
 		return -ESRCH;
 	w = p->watch;

@@ -32,6 +32,7 @@ void engine_cover(struct process *p)
 
 void engine_driver_begin(struct engine *e)
 {
+	engine_tell(e, .type = INPUT_DRIVER_BEGIN);
 	e->is_driver_pass = true;
 	for (size_t i = 0; i < e->processes.len; i++)
 		e->processes.list[i]->watch->is_named = false;
@@ -83,6 +84,8 @@ int engine_driver(struct engine *e, uint32_t pid, uint64_t start_ns, const char 
 	struct occasion o = engine_now(e);
 	int r;
 
+	engine_tell(e, .type = INPUT_DRIVER, .pid = pid, .start_ns = start_ns,
+		    .driver = { .uuid = uuid, .bytes = bytes, .is_older = older });
 	if (!p) {
 		p = processes_newest(&e->processes, pid);
 		if (p && !engine_adopt_process(p, start_ns))
@@ -180,6 +183,7 @@ void engine_driver_end(struct engine *e, bool is_complete, uint64_t now_ns, uint
 {
 	struct occasion o;
 
+	engine_tell_at(e, now_ns, real_usec, .type = INPUT_DRIVER_END, .is_complete = is_complete);
 	if (!e->is_driver_pass)
 		return;
 	e->is_driver_pass = false;
@@ -206,6 +210,8 @@ void engine_set_coverage(struct engine *e, uint32_t pid, uint64_t start_ns, cons
 {
 	struct process *p = processes_find(&e->processes, pid, start_ns);
 
+	engine_tell(e, .type = INPUT_COVERAGE, .pid = pid, .start_ns = start_ns,
+		    .coverage = { .reason = reason, .is_expected = is_expected });
 	if (!p || p->is_covered)
 		return;
 	p->uncovered_reason = reason;
@@ -216,8 +222,11 @@ void engine_set_condition(struct engine *e, uint32_t pid, uint64_t start_ns, uin
 {
 	struct process *p = processes_find(&e->processes, pid, start_ns);
 
+	/* Asked at every look: only what changes is news. */
 	if (!p || p->condition == condition)
 		return;
+	engine_tell_at(e, now_ns, e->real_usec, .type = INPUT_CONDITION, .pid = pid, .start_ns = start_ns,
+		       .condition = condition);
 	if (!p->condition)
 		p->condition_ns = now_ns;
 	p->condition = condition;

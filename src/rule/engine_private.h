@@ -21,3 +21,12 @@ void engine_cover(struct process *p);
 void engine_end_process(struct engine *e, struct process *p, const struct occasion *o);
 /* Removes a device that nobody uses or knows, and its groups. */
 void engine_put_device(struct engine *e, struct device *dev, const struct occasion *o);
+/* Whoever listens hears of it before it takes effect. */
+#define engine_tell_at(e, now, real, ...)                                                                              \
+	do {                                                                                                           \
+		if ((e)->tap)                                                                                          \
+			(e)->tap(&(const struct engine_input){ .now_ns = (now), .real_usec = (real), __VA_ARGS__ },    \
+				 (e)->tap_userdata);                                                                   \
+	} while (0)
+/* ... of a call without a clock. */
+#define engine_tell(e, ...) engine_tell_at(e, (e)->now_ns, (e)->real_usec, __VA_ARGS__)

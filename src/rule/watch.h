@@ -129,6 +129,8 @@ struct engine {
 	struct limits limits;
 	struct engine_ops ops;
 	void *userdata;
+	void (*tap)(const struct engine_input *in, void *userdata); /* NULL = nobody listens */
+	void *tap_userdata;
 	struct ruleset *rules;
 	struct rule_state **states;
 	size_t states_len;
