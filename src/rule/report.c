@@ -35,6 +35,7 @@ struct report *report_new(enum report_event event)
 	r->driver_bytes = r->framework_bytes = r->imported_bytes = r->baseline_bytes = ABSENT_U64;
 	r->growth_bytes_per_hour = r->full_in_sec = r->leaked_bytes = r->age_sec = ABSENT_U64;
 	r->stack_bytes = r->lost_events = r->duration_ns = ABSENT_U64;
+	r->confidence = -1;
 	r->exact = true;
 	return r;
 }
@@ -50,6 +51,8 @@ void report_free(struct report *r)
 	identity_unref(r->id);
 	free(r->device_uuid);
 	stack_unref(r->stack);
+	for (size_t i = 0; i < r->sites_len; i++)
+		stack_unref(r->sites[i].stack);
 	free(r->text);
 	free(r->detail);
 	free(r);

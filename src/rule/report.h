@@ -45,6 +45,7 @@ enum value_unit {
 };
 
 #define ABSENT_U64 UINT64_MAX
+#define REPORT_SITES_MAX 3
 
 struct report {
 	enum report_event event;
@@ -75,6 +76,16 @@ struct report {
 	const char *reason;	/* coverage: why it shows no call, a static text; NULL = not known */
 
 	uint64_t growth_bytes_per_hour, full_in_sec, leaked_bytes, age_sec; /* ABSENT_U64 */
+	/* leak: how sure, 0 to 1, negative = absent; what would make it wrong, enum leak_doubt bits; and the sites with most
+	 * of the growth, the first of which is the stack above. */
+	double confidence;
+	uint32_t doubts;
+	struct report_site {
+		struct stack *stack; /* a reference; NULL = none is known */
+		uint64_t bytes;	     /* of the growth */
+	} sites[REPORT_SITES_MAX];
+	size_t sites_len;
+	uint64_t growth_sites_bytes; /* of the growth, all sites together: what the above are shares of */
 
 	const char *function;	/* driver function: static string, or NULL */
 	int error;		/* 0 = absent */

@@ -101,6 +101,9 @@ struct rule {
 	uint32_t epochs;
 	double occupancy, keep_ratio;
 	uint64_t min_growth_bytes;
+	double min_growth_share; /* of the device's capacity, beside the bytes; 0 = none, and where it is not known */
+	uint64_t full_in_ns;	 /* fires only if the device would be full within; 0 = whenever, and where it is not known */
+	double min_confidence;	 /* fires only if so sure; 0 = however */
 	uint32_t for_epochs;
 
 	/* exit; min_runtime of untracked_growth too, live_above of orphan too */
@@ -115,6 +118,15 @@ struct rule {
 
 	char *message; /* template with %{name}, NULL = the built-in text */
 	char *runbook; /* URL or NULL */
+	struct rule_escalate {
+		bool is_set;
+		enum severity severity;	  /* higher than the rule's */
+		uint64_t full_in_ns;	  /* leak: the device would be full within; 0 = not asked */
+		struct limit above;	  /* live_bytes and the like: the value is above; LIMIT_NONE = not asked */
+		uint64_t after_ns;	  /* it has been firing for so long; 0 = not asked */
+	} escalate;		/* any of the conditions that are asked */
+	char **inhibits;	/* names of rules that are silent about a subject while this one fires for it */
+	size_t inhibits_len;
 	char **tags;
 	size_t tags_len;
 	uint64_t meaning; /* hash of all that decides; state survives a reload where it is unchanged */
