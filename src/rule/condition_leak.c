@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "model/saturate.h"
+#include "rule/leak_confidence.h"
 #include "rule/watch.h"
 
 static struct leak_ring *ring_of(struct leak_ring **rings, const struct leak_scale *scale, size_t i, uint64_t now_ns,
@@ -168,19 +170,89 @@ static void stand_by(struct engine *e, const struct subject *s, struct slot *slo
 	incident_update(e, s, slot, slot->rs->rule->for_ns, &last, o);
 }
 
+/* Where the growth is. */
+static const struct device *device_of(const struct process *p, const struct site *site, uint32_t classes)
+{
+	int slot;
+
+	for (size_t i = 0; site && i < p->devices_len; i++) {
+		if (site->device >= 0 && p->devices[i].ordinal == site->device && p->devices[i].device)
+			return p->devices[i].device;
+	}
+	slot = process_main_device(p, classes);
+	return slot >= 0 ? p->devices[slot].device : NULL;
+}
+
+static uint64_t min_growth(const struct rule *r, const struct device *dev)
+{
+	double share = dev && dev->total_bytes != UINT64_MAX ? r->min_growth_share * (double)dev->total_bytes : 0;
+
+	return MAX(r->min_growth_bytes, share < 18e18 ? (uint64_t)share : UINT64_MAX);
+}
+
+static void weigh(struct engine *e, const struct subject *s, const struct rule_state *rs, const struct device *dev,
+		  const struct leak_verdict *v, struct finding *f)
+{
+	struct leak_case c = { .evidence = &v->evidence, .epochs = rs->rule->epochs, .span_ns = v->span_ns,
+			       .process_age_ns = sat_diff(e->now_ns, s->p->first_ns), .device_share = -1, .top_share = -1,
+			       .is_inexact = !s->p->exact };
+
+	if (dev && dev->total_bytes != UINT64_MAX && dev->total_bytes > 0)
+		c.device_share = (double)v->mature_bytes / (double)dev->total_bytes;
+	if (s->site) {
+		leak_suspect(s->p, s->site, (uint32_t)rs->scale);
+		c.bound_share = leak_bound_share(e, s->site);
+	} else {
+		struct leak_share top[REPORT_SITES_MAX];
+		uint64_t total;
+		size_t len = leak_top_sites(e, rs, s->p, v->group, top, &total);
+
+		for (size_t i = 0; i < len; i++)
+			leak_suspect(s->p, top[i].site, (uint32_t)rs->scale);
+		if (len > 0 && total > 0) {
+			c.top_share = (double)top[0].bytes / (double)total;
+			c.bound_share = leak_bound_share(e, top[0].site);
+		}
+	}
+	f->confidence = leak_confidence(&c, &f->doubts);
+}
+
+/* Would the device be full so soon? Yes where nobody knows. */
+static bool is_urgent(const struct rule *r, const struct device *dev, uint64_t growth_per_hour)
+{
+	uint64_t free_bytes = dev ? device_free_bytes(dev) : UINT64_MAX;
+
+	if (r->full_in_ns == 0 || free_bytes == UINT64_MAX)
+		return true;
+	return (double)free_bytes * 3600.0 * (double)NSEC_PER_SEC <= (double)growth_per_hour * (double)r->full_in_ns;
+}
+
+/* The epoch in which the growth began, as far back as is known. The newest ones are not judged, so the window began that
+ * much earlier. */
+static uint64_t leak_began(const struct leak_scale *scale, const struct leak_verdict *v, uint64_t epoch)
+{
+	uint64_t back = (uint64_t)v->group * (scale->epochs + 1);
+
+	if (v->is_growing)
+		back = MAX(back, v->evidence.run_ns / scale->epoch_ns);
+	return sat_diff(epoch, back);
+}
+
 static void judge(struct engine *e, const struct subject *s, struct slot *slot, struct leak_ring *ring,
 		  const struct occasion *o)
 {
 	struct rule_state *rs = slot->rs;
 	const struct leak_scale *scale = &e->scales[rs->scale];
-	uint64_t now = watch_leak_time(e, o->time_ns), back, for_epochs = MAX(rs->rule->for_epochs, 1u);
+	uint64_t now = watch_leak_time(e, o->time_ns), began, back, for_epochs = MAX(rs->rule->for_epochs, 1u);
 	struct finding f = FINDING_INIT;
 	struct leak_verdict v = { 0 };
 	bool was_firing = slot->incident && slot->incident->state != INCIDENT_PENDING;
+	const struct device *dev = device_of(s->p, s->site, scale->classes);
+	uint64_t min_bytes = min_growth(rs->rule, dev);
 
 	/* Several epochs may have ended since the last tick: each is judged by what is left of it now. */
 	for (back = MIN(for_epochs, rs->leak_passed); back > 0; back--) {
-		leak_judge(ring, scale, rs->rule, rs->leak_epoch - back + 1, slot->group, &v);
+		leak_judge(ring, scale, rs->rule, min_bytes, rs->leak_epoch - back + 1, slot->group, &v);
 		if (v.is_growing)
 			slot->group = v.group;
 		slot->streak = v.is_growing ? slot->streak + 1 : 0;
@@ -190,26 +262,33 @@ static void judge(struct engine *e, const struct subject *s, struct slot *slot, 
 	f.is_above = slot->streak >= for_epochs;
 	f.is_below = slot->calm >= for_epochs || (!v.is_growing && v.is_flat);
 	f.is_over = !v.is_growing && v.is_flat;
-	f.value = v.mature_bytes;
-	f.age_ns = v.span_ns;
+	/* From where on it grew about as much in each epoch, which may be longer than the window. */
+	began = leak_began(scale, &v, rs->leak_epoch);
+	f.value = MAX(v.mature_bytes, leak_between(ring, scale, began, sat_diff(rs->leak_epoch, v.group + 1)));
+	f.age_ns = (rs->leak_epoch - began) * scale->epoch_ns;
 	if (was_firing) {
 		f.value = leaked_since(slot->incident, ring, scale, &v, rs->leak_epoch);
 		f.age_ns = sat_diff(now, slot->incident->leak_began_ns);
 	}
 	f.leaked_bytes = f.value;
-	f.limit = rs->rule->min_growth_bytes;
+	f.limit = min_bytes;
 	f.unit = VALUE_BYTES;
 	f.growth_per_hour = leak_growth_per_hour(&v);
 	f.group = v.group;
+	if (v.is_growing) {
+		weigh(e, s, rs, dev, &v, &f);
+	} else if (slot->incident) {
+		f.confidence = slot->incident->last.confidence;
+		f.doubts = slot->incident->last.doubts;
+	}
+	f.is_above = f.is_above && f.confidence >= rs->rule->min_confidence &&
+		     is_urgent(rs->rule, dev, f.growth_per_hour);
 	incident_update(e, s, slot, rs->rule->for_ns, &f, o);
 
 	if (slot->incident && slot->incident->state == INCIDENT_FIRING && !was_firing) {
 		struct incident *inc = slot->incident;
 
-		uint64_t back_epochs = (uint64_t)v.group * (scale->epochs + 1);
-
-		/* The newest epochs are not judged, so the judged ones began that much earlier. */
-		inc->leak_began_ns = sat_diff(rs->leak_epoch, back_epochs) * scale->epoch_ns;
+		inc->leak_began_ns = began * scale->epoch_ns;
 		inc->leak_older = ring->older;
 		if (inc->leak_began_ns > 0)
 			(void)sat_add(&inc->leak_older,
@@ -293,6 +372,8 @@ void leak_tick(struct engine *e, struct process *p, const struct occasion *o)
 	const struct subject s = { .p = p };
 	struct process_watch *w = p->watch;
 
+	if (w->has_suspects)
+		leak_settle_suspects(e, p, o->time_ns);
 	for (size_t i = 0; i < w->slots_len; i++) {
 		struct slot *slot = &w->slots[i];
 		struct rule_state *rs = slot->rs;

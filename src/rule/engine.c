@@ -47,6 +47,7 @@ void engine_free(struct engine *e)
 	free(e->states);
 	ruleset_free(e->rules);
 	restored_done(e);
+	leak_bounds_done(e);
 	free(e);
 }
 

@@ -45,27 +45,18 @@ static void fill_stack(struct report *r, const struct process *p, struct stack *
 		r->stack_bytes = site_live_bytes(site, classes);
 }
 
-/* The site with the most of the growth that was judged. */
-static struct site *top_leak_site(struct engine *e, const struct rule_state *rs, const struct process *p,
-				  uint32_t group)
+/* The sites with most of the growth that was judged; the first of them, NULL = none has any. */
+static struct site *fill_leak_sites(struct engine *e, struct report *r, const struct rule_state *rs,
+				    const struct process *p, uint32_t group)
 {
-	struct site *best = NULL, *s;
-	uint64_t most = 0;
-	size_t iter = 0;
+	struct leak_share top[REPORT_SITES_MAX];
 
-	while ((s = process_next_site(p, &iter))) {
-		struct leak_ring *ring = s->watch ? s->watch->rings[rs->scale] : NULL;
-		uint64_t bytes;
-
-		if (!ring || ring->window <= most)
-			continue;
-		bytes = leak_mature(ring, &e->scales[rs->scale], rs->leak_epoch, group);
-		if (bytes > most) {
-			most = bytes;
-			best = s;
-		}
+	r->sites_len = leak_top_sites(e, rs, p, group, top, &r->growth_sites_bytes);
+	for (size_t i = 0; i < r->sites_len; i++) {
+		r->sites[i].stack = stack_ref(top[i].site->stack);
+		r->sites[i].bytes = top[i].bytes;
 	}
-	return best;
+	return r->sites_len > 0 ? top[0].site : NULL;
 }
 
 static bool is_of_one_call(const struct rule *r)
@@ -103,6 +94,8 @@ static void fill_leak(struct report *r, const struct finding *f, const struct de
 
 	r->growth_bytes_per_hour = f->growth_per_hour;
 	r->leaked_bytes = f->leaked_bytes;
+	r->confidence = f->confidence;
+	r->doubts = f->doubts;
 	if (f->age_ns != ABSENT_U64)
 		r->age_sec = f->age_ns / NSEC_PER_SEC;
 	if (free_bytes == UINT64_MAX || f->growth_per_hour == 0 || f->growth_per_hour == ABSENT_U64)
@@ -179,7 +172,7 @@ static int fill_process(struct engine *e, struct report *r, const struct rule_st
 		fill_call(e, r, p, o->ev, rs->rule->classes);
 	} else if (has_site(rs->rule)) {
 		if (!site)
-			site = rs->rule->kind == RULE_LEAK ? top_leak_site(e, rs, p, f->group) :
+			site = rs->rule->kind == RULE_LEAK ? fill_leak_sites(e, r, rs, p, f->group) :
 							     process_top_site(p, rs->rule->classes);
 		fill_site(e, r, p, site, rs->rule->classes);
 	}

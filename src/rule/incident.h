@@ -40,11 +40,14 @@ struct finding {
 	/* leaks; ABSENT_U64 otherwise */
 	uint64_t growth_per_hour, leaked_bytes, age_ns;
 	uint32_t group;
+	double confidence; /* negative = absent */
+	uint32_t doubts;   /* enum leak_doubt bits */
 };
 
 #define FINDING_INIT                                                                                                   \
 	{                                                                                                              \
 		.growth_per_hour = ABSENT_U64, .leaked_bytes = ABSENT_U64, .age_ns = ABSENT_U64,                       \
+		.confidence = -1,                                                                                      \
 	}
 
 /* When, and because of what. */

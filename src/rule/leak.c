@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rule/leak.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ void leak_ring_clear(struct leak_ring *ring, const struct leak_scale *s)
 {
 	memset(ring->slot, 0, 2 * (size_t)s->slots * sizeof(ring->slot[0]));
 	ring->origin_ns = ring->older = ring->window = 0;
+	ring->late = 0;
 }
 
 static uint64_t *leak_history(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
@@ -50,6 +52,8 @@ void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint6
 {
 	if (epoch <= ring->newest)
 		return;
+	if (ring->late > 0)
+		ring->late *= exp2(-(double)(epoch - ring->newest) / s->epochs);
 	if (epoch - ring->newest >= s->slots) {
 		(void)sat_add(&ring->older, ring->window);
 		memset(ring->slot, 0, s->slots * sizeof(ring->slot[0]));
@@ -102,6 +106,8 @@ void leak_ring_sub(struct leak_ring *ring, const struct leak_scale *s, uint64_t 
 
 	leak_ring_advance(ring, s, birth_ns / s->epoch_ns);
 	slot = leak_slot(ring, s, birth_ns);
+	if (!slot || ring->newest - birth_ns / s->epoch_ns > (s->epochs + 1) / 2)
+		ring->late += (double)bytes;
 	if (slot) {
 		uint64_t taken = sat_sub(slot, bytes);
 
@@ -139,6 +145,7 @@ void leak_ring_merge(struct leak_ring *ring, struct leak_ring *from, const struc
 		(void)sat_add(leak_history(ring, s, i), *leak_history(from, s, i));
 	}
 	(void)sat_add(&ring->older, from->older);
+	ring->late += from->late;
 	/* A block that one had in older may be taken from a slot of the other's, and the reverse: the sum is right. */
 	ring->origin_ns = MIN(ring->origin_ns, from->origin_ns);
 }
@@ -180,11 +187,54 @@ static uint64_t leak_rise(struct leak_ring *ring, const struct leak_scale *s, ui
 			epoch >= window ? leak_trough(ring, s, epoch - window, group) : 0);
 }
 
-static void leak_judge_level(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t epoch,
-			     uint32_t group, struct leak_verdict *v)
+static double ratio(double a, double b)
+{
+	return b > 0 ? a / b : a > 0 ? 1e6 : 0;
+}
+
+/* Parts that the ring still reaches at this level. */
+static uint32_t leak_reach(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group)
+{
+	uint64_t slots = MIN((uint64_t)s->slots, epoch + 1);
+
+	/* What was born before is in older, not in the slots. */
+	if (ring->origin_ns / s->epoch_ns <= epoch)
+		slots = MIN(slots, epoch - ring->origin_ns / s->epoch_ns + 1);
+	return slots > (uint64_t)group + 1 ? (uint32_t)((slots - group - 1) / group) : 0;
+}
+
+static void leak_look_back(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group,
+			   uint64_t total, struct leak_evidence *e)
+{
+	uint32_t reach = leak_reach(ring, s, epoch, group), run = 0;
+	double mean = (double)total / s->epochs;
+
+	e->before = -1;
+	if (reach >= 2 * s->epochs) {
+		uint64_t before = 0;
+
+		for (uint32_t i = s->epochs; i < 2 * s->epochs; i++)
+			before += leak_part(ring, s, epoch, group, i);
+		e->before = ratio((double)before, (double)total);
+	}
+	while (run < reach) {
+		double bytes = (double)leak_part(ring, s, epoch, group, run);
+
+		if (bytes * 4 < mean || bytes > mean * 4)
+			break;
+		run++;
+	}
+	e->is_run_cut = run == reach;
+	/* The group of the newest ones and the current epoch, which are not judged. */
+	e->run_ns = s->epoch_ns * ((uint64_t)group * (run + 1) + 1);
+}
+
+static void leak_judge_level(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r,
+			     uint64_t min_bytes, uint64_t epoch, uint32_t group, struct leak_verdict *v)
 {
 	uint64_t total = 0, newer = 0, older = 0, max = 0;
 	uint32_t occupied = 0, half = s->epochs / 2, newest_occupied = UINT32_MAX;
+	double rise;
 
 	for (uint32_t i = 0; i < s->epochs; i++) {
 		uint64_t bytes = leak_part(ring, s, epoch, group, i);
@@ -205,35 +255,45 @@ static void leak_judge_level(struct leak_ring *ring, const struct leak_scale *s,
 	*v = (struct leak_verdict){ .group = group, .mature_bytes = total,
 				    .span_ns = s->epoch_ns * group * s->epochs };
 	v->is_flat = newest_occupied >= (s->epochs >= 8 ? s->epochs / 4 : 2);
-	v->is_growing = total > 0 && total >= r->min_growth_bytes &&
-			occupied >= r->occupancy * s->epochs - 1e-9 &&
+	rise = (double)leak_rise(ring, s, epoch, group);
+	v->is_growing = total > 0 && total >= min_bytes && occupied >= r->occupancy * s->epochs - 1e-9 &&
 			newest_occupied < (s->epochs >= 16 ? s->epochs / 8 : 1) &&
 			(double)newer >= r->keep_ratio * (double)older && max <= total - max &&
-			(double)leak_rise(ring, s, epoch, group) >= r->keep_ratio * (double)total;
+			rise >= r->keep_ratio * (double)total;
+	if (!v->is_growing)
+		return;
+	v->evidence = (struct leak_evidence){
+		.occupancy = (double)occupied / s->epochs,
+		.steadiness = ratio((double)newer, (double)older),
+		.rise = ratio(rise, (double)total),
+		.biggest = ratio((double)max, (double)total),
+		.late = ratio(ring->late, (double)total),
+	};
+	leak_look_back(ring, s, epoch, group, total, &v->evidence);
 }
 
-void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t epoch,
-		uint32_t group, struct leak_verdict *ret)
+void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t min_bytes,
+		uint64_t epoch, uint32_t group, struct leak_verdict *ret)
 {
 	struct leak_verdict v;
 
 	leak_ring_advance(ring, s, epoch);
 	if (group < 1 || group > s->max_group)
 		group = 1;
-	if (ring->window == 0 || ring->window < r->min_growth_bytes) {
+	if (ring->window == 0 || ring->window < min_bytes) {
 		*ret = (struct leak_verdict){ .is_flat = ring->window == 0, .group = group,
 					      .mature_bytes = ring->window,
 					      .span_ns = s->epoch_ns * group * s->epochs };
 		return;
 	}
 	for (uint32_t g = 1; g <= s->max_group; g *= 2) {
-		leak_judge_level(ring, s, r, epoch, g, &v);
+		leak_judge_level(ring, s, r, min_bytes, epoch, g, &v);
 		if (v.is_growing) {
 			*ret = v;
 			return;
 		}
 	}
-	leak_judge_level(ring, s, r, epoch, group, ret);
+	leak_judge_level(ring, s, r, min_bytes, epoch, group, ret);
 }
 
 uint64_t leak_mature(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group)

@@ -27,7 +27,20 @@ struct leak_ring {
 	uint64_t origin_ns; /* born before: not told apart, in older */
 	uint64_t older;	 /* live bytes of no slot */
 	uint64_t window; /* sum of the slots */
+	double late;	 /* bytes freed at an age of half a window or more; half of it is forgotten with each window */
 	uint64_t slot[]; /* then as many of the history: at the start of epoch e, live bytes born before epoch e - 1 */
+};
+
+/* How the growth looks, beyond what decides whether there is one. */
+struct leak_evidence {
+	double occupancy;  /* share of the judged epochs that still hold bytes */
+	double steadiness; /* bytes born in the newer half over those of the older one */
+	double rise;	   /* by how much the troughs have risen, as a share of the bytes */
+	double biggest;	   /* share of the epoch that holds most */
+	double before;	   /* bytes of the window before this one over those of this one; negative = not known */
+	double late;	   /* freed late, over the bytes that were kept */
+	uint64_t run_ns;   /* for how long, up to now, each epoch kept about as much (a quarter to four times the mean) */
+	bool is_run_cut;   /* the ring reaches no further back: it may have been longer */
 };
 
 struct leak_verdict {
@@ -36,6 +49,7 @@ struct leak_verdict {
 	uint32_t group;
 	uint64_t mature_bytes; /* born in the judged epochs and still there */
 	uint64_t span_ns;      /* of the judged epochs */
+	struct leak_evidence evidence; /* where is_growing */
 };
 
 void leak_scale_init(struct leak_scale *s, const struct rule *r);
@@ -54,11 +68,11 @@ void leak_ring_align(struct leak_ring *a, struct leak_ring *b, const struct leak
 /* Adds all of from to the ring: what is taken from it later may have been added to either. Aligns them. */
 void leak_ring_merge(struct leak_ring *ring, struct leak_ring *from, const struct leak_scale *s);
 /*
- * The verdict while epoch has just begun. is_growing is of the finest level that grows; when none does, mature_bytes
+ * The verdict while epoch has just begun; min_bytes: growth below it is none. is_growing is of the finest level that grows; when none does, mature_bytes
  * and span_ns are of level group, which is the one the last growing verdict had (or 1), and so is is_flat.
  */
-void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t epoch,
-		uint32_t group, struct leak_verdict *ret);
+void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t min_bytes,
+		uint64_t epoch, uint32_t group, struct leak_verdict *ret);
 /* Bytes of the judged epochs of that level: for finding the site that contributes most. */
 uint64_t leak_mature(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group);
 /* Live bytes born in the epochs first to last, as far as the ring reaches. */

@@ -202,6 +202,7 @@ int watch_merge_sites(struct engine *e, struct site *to, struct site *from, cons
 	if (r < 0)
 		return r;
 	leak_merge_rings(e, to, from);
+	to->watch->suspected |= from->watch->suspected;
 	for (size_t i = 0; i < from->watch->slots_len; i++) {
 		struct slot *slot = &from->watch->slots[i];
 

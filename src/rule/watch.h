@@ -80,6 +80,7 @@ struct membership {
 
 struct site_watch {
 	struct leak_ring *rings[WATCH_SCALES_MAX];
+	uint32_t suspected; /* bit i: a growing verdict at scale i named it, and it has not stopped since */
 	struct slot *slots;
 	size_t slots_len;
 };
@@ -96,6 +97,7 @@ struct process_watch {
 	bool is_waiting;   /* a rule waits for the identity */
 	bool is_dirty;	   /* something changed since the last tick */
 	bool has_rates;	   /* a rate window is not empty */
+	bool has_suspects; /* a site of it is suspected of a leak */
 	bool needs_refit;  /* no memory last time, or a device has become known */
 	bool needs_rebuild; /* a rebuild ran out of memory */
 	bool is_lost;	   /* events were lost and no rebuild has been through */
@@ -158,6 +160,7 @@ struct engine {
 		bool is_summed_up;
 	} coverage;
 	uint64_t no_memory; /* a rule could not be followed for lack of memory */
+	struct map64 bounds; /* struct bound by id: where sites stopped growing, of all processes there were */
 	struct restored **restored; /* incidents of an earlier daemon that wait for their subject: incident_keep.c */
 	size_t restored_len;
 };
@@ -251,6 +254,25 @@ void leak_merge_rings(struct engine *e, struct site *to, struct site *from);
 void leak_tick(struct engine *e, struct process *p, const struct occasion *o);
 /* Marks the leak rules of which an epoch has ended; true if any. */
 bool leak_mark_due(struct engine *e, uint64_t now_ns);
+
+/* leak_sites.c */
+#define LEAK_BOUNDS_MAX 4096
+/* A site and its bytes of the judged epochs. */
+struct leak_share {
+	struct site *site;
+	uint64_t bytes;
+};
+/* The sites with most of a growth, most first; how many. ret_total: of all sites. */
+size_t leak_top_sites(struct engine *e, const struct rule_state *rs, const struct process *p, uint32_t group,
+		      struct leak_share ret[REPORT_SITES_MAX], uint64_t *ret_total);
+/* What the site holds, over where sites of its id have stopped growing. 0 = none has. */
+double leak_bound_share(const struct engine *e, const struct site *s);
+/* Sites of that id have stopped at so many bytes. 0 or -ENOMEM. */
+int leak_learn_bound(struct engine *e, uint64_t id, uint64_t bytes, uint64_t now_ns);
+void leak_bounds_done(struct engine *e);
+/* A verdict has named it: if it stops, that is learnt. */
+void leak_suspect(struct process *p, struct site *s, uint32_t scale);
+void leak_settle_suspects(struct engine *e, struct process *p, uint64_t now_ns);
 
 /* bound.c */
 void bound_process(struct engine *e, struct process *p);
