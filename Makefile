@@ -138,12 +138,27 @@ $(O)/tests/bench/%: tests/bench/%.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $< -lsystemd -o $@
 
-bench: all fake $(O)/tests/bench/journal_tail
+$(O)/tests/bench/rules: tests/bench/rules.c $(LIB)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
+
+bench: all fake $(O)/tests/bench/journal_tail $(O)/tests/bench/rules
 	$(Q)tests/bench/run
+
+# How good the leak rules are: generated programs and recordings of real ones, through the shipped rules.
+LEAK := $(patsubst tests/leak/%.c,$(O)/tests/leak/%.o,$(wildcard tests/leak/*.c))
+$(LEAK): CPPFLAGS += -Itests/leak
+$(O)/leakbench: $(LEAK) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIBS) -o $@
+
+leakbench: $(O)/leakbench
+	$(O)/leakbench --floor tests/leak/floor.txt $(LEAKBENCH)
 
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 CATALOGDIR ?= $(PREFIX)/lib/systemd/catalog
 RULESDIR ?= /usr/lib/gpuxray/rules.d
+MANDIR ?= $(PREFIX)/share/man
 
 install: all
 	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/bin/gpuxray
@@ -152,17 +167,20 @@ install: all
 	[ -e $(DESTDIR)/etc/gpuxray/gpuxray.conf ] || install -Dm644 contrib/gpuxray.conf $(DESTDIR)/etc/gpuxray/gpuxray.conf
 	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(CATALOGDIR)
 	sed 's|/usr/bin/gpuxray|$(PREFIX)/bin/gpuxray|' contrib/systemd/gpuxray.service > $(DESTDIR)$(UNITDIR)/gpuxray.service
+	install -d $(DESTDIR)$(MANDIR)/man5
+	install -m644 contrib/man/*.5 $(DESTDIR)$(MANDIR)/man5/
 	install -m644 contrib/systemd/gpuxray.catalog $(DESTDIR)$(CATALOGDIR)/gpuxray.catalog
 	[ -n "$(DESTDIR)" ] || { journalctl --update-catalog; systemctl daemon-reload; } 2>/dev/null || true
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/gpuxray $(DESTDIR)$(UNITDIR)/gpuxray.service $(DESTDIR)$(CATALOGDIR)/gpuxray.catalog
+	for f in contrib/man/*.5; do rm -f $(DESTDIR)$(MANDIR)/man5/$$(basename $$f); done
 	for f in rules/*.conf; do rm -f $(DESTDIR)$(RULESDIR)/$$(basename $$f); done
 	-rmdir $(DESTDIR)$(RULESDIR) $(DESTDIR)/usr/lib/gpuxray 2>/dev/null
 
 clean:
 	rm -rf .build gpuxray
 
-.PHONY: all fake unit seeded fuzz check demo bench install uninstall clean
+.PHONY: all fake unit seeded fuzz check demo bench leakbench install uninstall clean
 .DELETE_ON_ERROR:
--include $(OBJS:.o=.d) $(O)/src/main.d $(UNIT:=.d)
+-include $(OBJS:.o=.d) $(O)/src/main.d $(UNIT:=.d) $(LEAK:.o=.d)

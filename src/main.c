@@ -12,6 +12,9 @@ static const struct {
 } commands[] = {
 	{ "run", cmd_run, "trace, evaluate rules, write records, until stopped" },
 	{ "check", cmd_check, "validate configuration and rules" },
+	{ "test", cmd_test, "run tests of rules on a clock of their own" },
+	{ "record", cmd_record, "write down all that the rules would be told" },
+	{ "replay", cmd_replay, "what the rules would have said about a recording" },
 	{ "status", cmd_status, "ask the running daemon" },
 };
 

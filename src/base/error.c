@@ -4,6 +4,27 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/strbuf.h"
+#include "base/text.h"
+
+/* Keeps the start, which says what it is about, and the end, which says what to do. */
+static void cut_middle(char *text)
+{
+	static const char dots[] = " ... ";
+	const size_t half = (ERROR_TEXT_MAX - sizeof(dots)) / 2, len = strlen(text);
+	char *head = text + half, *tail = text + len - half;
+
+	if (len <= ERROR_TEXT_MAX)
+		return;
+	/* Not within a character. */
+	while (head > text && ((unsigned char)*head & 0xc0) == 0x80)
+		head--;
+	while (((unsigned char)*tail & 0xc0) == 0x80)
+		tail++;
+	memcpy(head, dots, sizeof(dots) - 1);
+	memmove(head + sizeof(dots) - 1, tail, strlen(tail) + 1);
+}
+
 static void _printf_(5, 0) errors_append(struct errors *e, bool is_warning, const char *file, int line, const char *fmt,
 					 va_list ap)
 {
@@ -19,6 +40,7 @@ static void _printf_(5, 0) errors_append(struct errors *e, bool is_warning, cons
 		text = NULL;
 		goto drop;
 	}
+	cut_middle(text);
 	if (file) {
 		name = strdup(file);
 		if (!name)
@@ -58,27 +80,45 @@ void errors_warn(struct errors *e, const char *file, int line, const char *fmt, 
 	va_end(ap);
 }
 
-/* One line stays one line, whatever a file or its name holds. */
-static void errors_print_text(FILE *f, const char *s)
+/* One line stays one line and a terminal a terminal, whatever a file or its name holds. */
+static void errors_write_text(struct strbuf *sb, const char *s)
 {
-	for (; *s; s++)
-		(void)fputc((unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s, f);
+	while (*s) {
+		size_t n = 0;
+
+		while ((unsigned char)s[n] >= 0x80)
+			n++;
+		if (n > 0) {
+			text_escape(sb, s, n, 0);
+		} else {
+			strbuf_addc(sb, (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s);
+			n = 1;
+		}
+		s += n;
+	}
+}
+
+static void errors_write(struct strbuf *sb, const struct error *err)
+{
+	if (err->file) {
+		errors_write_text(sb, err->file);
+		if (err->line > 0)
+			strbuf_addf(sb, ":%d", err->line);
+		strbuf_adds(sb, ": ");
+	}
+	strbuf_adds(sb, err->is_warning ? "warning: " : "error: ");
+	errors_write_text(sb, err->text);
+	strbuf_addc(sb, '\n');
 }
 
 void errors_print(const struct errors *e, FILE *f)
 {
+	/* stderr has no buffer: line by line, not byte by byte. */
 	for (size_t i = 0; i < e->len; i++) {
-		const struct error *err = &e->list[i];
+		_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
 
-		if (err->file) {
-			errors_print_text(f, err->file);
-			if (err->line > 0)
-				(void)fprintf(f, ":%d", err->line);
-			(void)fputs(": ", f);
-		}
-		(void)fputs(err->is_warning ? "warning: " : "error: ", f);
-		errors_print_text(f, err->text);
-		(void)fputc('\n', f);
+		errors_write(&sb, &e->list[i]);
+		(void)fputs(sb.error ? "error: out of memory\n" : sb.buf, f);
 	}
 	if (e->dropped_count > 0)
 		(void)fprintf(f, "%s: %zu more not shown\n", e->error_count > 0 ? "error" : "warning",

@@ -24,6 +24,7 @@ struct errors {
 
 #define ERRORS_INIT {}
 #define ERRORS_MAX 200
+#define ERROR_TEXT_MAX 1000 /* bytes of one text: what is longer is cut in its middle */
 
 /* Always returns -EINVAL, so that a parser can `return errors_add(...)`. */
 int errors_add(struct errors *e, const char *file, int line, const char *fmt, ...) _printf_(4, 5);

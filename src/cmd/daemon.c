@@ -84,6 +84,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *userdata)
 	daemon_drain(d);
 	daemon_check_books(d);
 	engine_tick(d->engine, d->now_ns, d->real_usec);
+	daemon_record_tick(d);
 	r = tracer_sweep(d->tracer);
 	if (r < 0)
 		log_debug("clearing what dead processes left failed: %s", strerror(-r));
@@ -321,12 +322,18 @@ static int start_tracing(struct daemon *d)
 	return 0;
 }
 
+static int discard_cb(const struct record *r, void *userdata)
+{
+	return 0;
+}
+
 static int start_reporting(struct daemon *d, struct ruleset **rules)
 {
 	_cleanup_errors_ struct errors errors = ERRORS_INIT;
 	struct reporter_options ro = { .sink = d->options->sink, .queue = d->settings->limits.queue,
 				       .records_per_minute = d->settings->limits.records_per_minute,
-				       .syslog_cee = d->settings->syslog_cee, .out_fd = STDOUT_FILENO };
+				       .syslog_cee = d->settings->syslog_cee, .out_fd = STDOUT_FILENO,
+				       .write = d->options->recording.is_all ? discard_cb : NULL };
 	struct engine_ops ops = { .report = report_cb, .arm = arm_cb, .call_name = call_cb, .random_id = random_cb,
 				  .forget_stack = forget_stack_cb };
 	int r = redact_new(d->settings->redact, d->settings->redact_len, &errors, &d->redact);
@@ -348,7 +355,8 @@ static int start_reporting(struct daemon *d, struct ruleset **rules)
 		log_error("cannot start: %s", strerror(-r));
 		return r;
 	}
-	return daemon_apply_rules(d, TAKE_PTR(*rules));
+	r = daemon_record_start(d);
+	return r < 0 ? r : daemon_apply_rules(d, TAKE_PTR(*rules));
 }
 
 static int add_sources(struct daemon *d)
@@ -365,7 +373,7 @@ static int add_sources(struct daemon *d)
 	if (r >= 0)
 		r = sd_event_add_signal(d->event, NULL, SIGINT, NULL, NULL);
 	if (r >= 0)
-		r = sd_event_add_signal(d->event, NULL, SIGHUP, on_reload, d);
+		r = sd_event_add_signal(d->event, NULL, SIGHUP, d->options->recording.is_all ? NULL : on_reload, d);
 	if (r >= 0)
 		r = sd_event_add_io(d->event, &d->ring_source, tracer_fd(d->tracer), EPOLLIN, on_ring, d);
 	if (r >= 0)
@@ -419,6 +427,7 @@ static void daemon_done(struct daemon *d)
 	sd_event_unref(d->event);
 	resync_free(d->resync);
 	engine_free(d->engine);
+	free(d->tap.start_ticks);
 	nvml_watch_free(d->nvml);
 	gpu_snapshot_done(&d->gpus);
 	mmap_watch_free(d->mmaps);
@@ -459,7 +468,7 @@ static int daemon_start(struct daemon *d)
 	r = calls_init(d->settings->calls, d->settings->calls_len);
 	if (r < 0)
 		log_error("cannot make the table of calls: %s", r == -E2BIG ? "too many in calls" : strerror(-r));
-	if (r == 0)
+	if (r == 0 && !d->options->recording.is_all)
 		r = daemon_keep_start(d);
 	if (r == 0)
 		r = start_tracing(d);
@@ -467,7 +476,8 @@ static int daemon_start(struct daemon *d)
 		r = start_reporting(d, &rules);
 	if (r < 0)
 		return r;
-	daemon_adopt(d);
+	if (!d->options->recording.is_all)
+		daemon_adopt(d);
 	r = nvml_watch_new(NULL, d->settings->nvml_interval_ns, &d->nvml);
 	if (r < 0) {
 		log_warning("the drivers cannot be asked what devices and processes hold: %s", strerror(-r));
@@ -480,7 +490,8 @@ static int daemon_start(struct daemon *d)
 		log_error("cannot set up the event loop: %s", strerror(-r));
 		return r;
 	}
-	serve_status(d);
+	if (!d->options->recording.is_all)
+		serve_status(d);
 	say_start(d);
 	daemon_adopt_end(d);
 	daemon_notify_status(d);
@@ -492,7 +503,7 @@ int daemon_run(const struct daemon_options *o)
 {
 	struct daemon d = { .options = o, .settings = o->settings };
 	uint64_t unwritten = 0;
-	int r;
+	int r, q;
 
 	(void)signal(SIGPIPE, SIG_IGN);
 	/* A heap for each thread would keep what that thread alone has freed: 1 MiB more was resident. */
@@ -508,6 +519,9 @@ int daemon_run(const struct daemon_options *o)
 		daemon_say(&d, REPORT_STOP, SEVERITY_INFO, "gpuxray %s stopped after %llu events", GPUXRAY_VERSION,
 			   (unsigned long long)d.events);
 	}
+	q = daemon_record_stop(&d);
+	if (r == 0 && o->recording.is_all)
+		r = q;
 	if (d.reporter)
 		unwritten = reporter_stop(d.reporter, r == 0 ? STOP_NS : NSEC_PER_SEC);
 	if (unwritten)

@@ -8,7 +8,17 @@
 
 #include "base/strbuf.h"
 #include "record/reporter.h"
+#include "replay/recorder.h"
 #include "rule/settings.h"
+
+/* What the engine is told, written to a file. */
+struct daemon_recording {
+	const char *path; /* NULL = not recorded */
+	bool identity;
+	bool is_all;	  /* `gpuxray record`: no rules, no records, no status, nothing kept; ends with the last of the pids */
+	uint64_t duration_ns; /* 0 = until stopped */
+	struct recorder_stats *stats; /* filled at the end; may be NULL */
+};
 
 struct daemon_options {
 	struct settings *settings; /* borrowed for the daemon's life */
@@ -19,6 +29,7 @@ struct daemon_options {
 	enum sink_kind sink;
 	const char *socket; /* of the status server */
 	bool no_multi, bare;
+	struct daemon_recording recording;
 };
 
 /* Runs until SIGTERM or SIGINT. 0 on a clean stop; on a failure of start-up the reason has been logged. */

@@ -148,6 +148,8 @@ static void on_resolved(struct stack *s, void *userdata)
 		r = engine_set_site(d->engine, s->pid, s->start_ns, s->key, f->site);
 	if (r == 0)
 		daemon_keep_stack(d, s);
+	else if (f)
+		daemon_record_stack(d, s);
 }
 
 void daemon_resolved(struct daemon *d)

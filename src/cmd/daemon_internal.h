@@ -50,6 +50,15 @@ struct driver_watch {
 	uint64_t left_out;	/* devices for which there was no room: counted at each snapshot */
 };
 
+/* The recording of what the engine is told. */
+struct daemon_tap {
+	struct recorder *recorder; /* NULL = none, or it has failed */
+	uint64_t *start_ticks;	   /* of options.pids, 0 = it has ended */
+	uint64_t end_ns;	   /* 0 = never */
+	bool has_progress;	   /* a line on the terminal is to be written over */
+	int error;
+};
+
 struct daemon {
 	const struct daemon_options *options;
 	struct settings *settings;
@@ -70,6 +79,7 @@ struct daemon {
 	sd_event *event;
 	sd_event_source *ring_source, *mmap_source, *mmap_timer, *drain_timer, *tick_timer;
 	struct daemon_keep kept; /* across a restart */
+	struct daemon_tap tap;
 	struct map64 known; /* the newest bearer of each pid */
 	uint64_t names_seen; /* of the answers about users */
 	size_t rename_iter;  /* where the look for their processes goes on; 0 = none is under way */
@@ -126,6 +136,16 @@ void daemon_driver_snapshot(struct daemon *d);
 void daemon_driver_tick(struct daemon *d);
 /* Members of the status. */
 void daemon_driver_json(struct daemon *d, struct strbuf *sb);
+
+/* daemon_record.c: all that the engine is told, to a file */
+/* The engine is there, and has been told nothing yet. 0, or -errno after saying why. */
+int daemon_record_start(struct daemon *d);
+/* It has been resolved, and the engine no longer knows its process. */
+void daemon_record_stack(struct daemon *d, struct stack *s);
+/* After the engine's tick. Ends the loop where the recording is all there is to do and it is over. */
+void daemon_record_tick(struct daemon *d);
+/* 0 or the error of the file, which has been said. */
+int daemon_record_stop(struct daemon *d);
 
 /* daemon_pools.c: members of the status */
 void daemon_pools_json(struct daemon *d, struct strbuf *sb);

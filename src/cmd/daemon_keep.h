@@ -55,7 +55,7 @@ void daemon_adopt_end(struct daemon *d);
 bool daemon_adopt_hold(struct daemon *d, struct report *r);
 
 /* What daemon_keep.c writes and daemon_adopt.c reads. */
-#define KEPT_VERSION 1
+#define KEPT_VERSION 2
 #define BOOT_ID_LEN 36
 /* Of the running kernel; zeros where it cannot be read. */
 void boot_id(char ret[BOOT_ID_LEN]);

@@ -100,7 +100,11 @@ void daemon_notify_status(struct daemon *d)
 int daemon_read_rules(struct daemon *d, struct errors *errors, struct ruleset **ret)
 {
 	bool own = d->options->rules_len > 0;
-	int r = ruleset_load("", own ? d->options->rules : d->settings->rules,
+	int r;
+
+	if (d->options->recording.is_all)
+		return ruleset_parse("record", "version = 1;\nrules = ();\n", errors, ret);
+	r = ruleset_load("", own ? d->options->rules : d->settings->rules,
 			     own ? d->options->rules_len : d->settings->rules_len, errors, ret);
 
 	for (size_t i = 0; i < errors->len; i++) {

@@ -19,11 +19,11 @@ struct list {
 };
 
 struct arguments {
-	const char *config, *sink, *socket;
+	const char *config, *sink, *socket, *record;
 	struct list rules, libraries;
 	uint32_t pids[LIST_MAX];
 	size_t pids_len;
-	bool no_multi, bare;
+	bool no_multi, bare, record_identity;
 };
 
 static void usage(FILE *f)
@@ -40,6 +40,8 @@ static void usage(FILE *f)
 		"      --library PATH   a further driver library to probe, repeatable\n"
 		"  -p, --pid PID        trace only this process, repeatable\n"
 		"      --socket PATH    where `gpuxray status` asks (default /run/gpuxray/status.sock)\n"
+		"      --record FILE    write down all that the rules are told, as `gpuxray record` does, for `gpuxray replay`\n"
+		"      --record-identity  ... with command lines, users and the uuids of devices\n"
 		"      --perf-uprobes   do not use uprobe_multi links\n"
 		"      --bare-probes    attach empty probes: the floor that benchmarks compare with\n"
 		"  -q, --quiet          only warnings and errors of the daemon itself\n"
@@ -76,12 +78,13 @@ static int add_pid(struct arguments *a, const char *text)
 /* 1 = help was asked for and given. */
 static int parse(int argc, char **argv, struct arguments *a)
 {
-	enum { CONFIG = 256, RULES, SINK, LIBRARY, SOCKET, PERF, BARE };
+	enum { CONFIG = 256, RULES, SINK, LIBRARY, SOCKET, PERF, BARE, RECORD, RECORD_IDENTITY };
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, CONFIG }, { "rules", required_argument, NULL, RULES },
 		{ "sink", required_argument, NULL, SINK },     { "library", required_argument, NULL, LIBRARY },
 		{ "pid", required_argument, NULL, 'p' },       { "socket", required_argument, NULL, SOCKET },
 		{ "perf-uprobes", no_argument, NULL, PERF },   { "bare-probes", no_argument, NULL, BARE },
+		{ "record", required_argument, NULL, RECORD }, { "record-identity", no_argument, NULL, RECORD_IDENTITY },
 		{ "quiet", no_argument, NULL, 'q' },	       { "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },	       {},
 	};
@@ -97,6 +100,8 @@ static int parse(int argc, char **argv, struct arguments *a)
 		case SOCKET: a->socket = optarg; break;
 		case PERF: a->no_multi = true; break;
 		case BARE: a->bare = true; break;
+		case RECORD: a->record = optarg; break;
+		case RECORD_IDENTITY: a->record_identity = true; break;
 		case 'q': log_set_max(4); break;
 		case 'v': log_set_max(7); break;
 		case 'h': usage(stdout); return 1;
@@ -163,5 +168,7 @@ int cmd_run(int argc, char **argv)
 	o.socket = a.socket ?: status_socket_default();
 	o.no_multi = a.no_multi;
 	o.bare = a.bare;
+	o.recording.path = a.record;
+	o.recording.identity = a.record_identity;
 	return daemon_run(&o) < 0 ? 1 : 0;
 }

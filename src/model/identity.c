@@ -12,7 +12,7 @@ static const size_t texts[] = {
 	offsetof(struct identity, user),      offsetof(struct identity, cgroup),  offsetof(struct identity, unit),
 	offsetof(struct identity, user_unit), offsetof(struct identity, slice),	  offsetof(struct identity, container),
 	offsetof(struct identity, runtime),   offsetof(struct identity, pod),	  offsetof(struct identity, slurm_job),
-	offsetof(struct identity, parent),
+	offsetof(struct identity, parent),    offsetof(struct identity, tag),
 };
 
 static char **text_at(struct identity *id, size_t i)

@@ -32,17 +32,19 @@ struct identity {
 	char *slice;	 /* innermost systemd slice above the unit */
 	char *slurm_job; /* "1234", with its step "1234.batch", "1234.0" */
 	char *parent;	 /* comm of the parent */
+	char *tag;	 /* its environment's GPUXRAY_TAG, at most IDENTITY_TAG_MAX bytes: what it says of itself */
 	uint32_t inner_pid; /* in its own PID namespace (last of NSpid); 0 = the same as pid, or not known */
 };
 
 #define IDENTITY_CMDLINE_MAX 4096
+#define IDENTITY_TAG_MAX 128
 #define TICKS_PER_SEC 100 /* USER_HZ, the unit of /proc/PID/stat */
 
 /* All zero but refs = 1; fill it before sharing. NULL when out of memory. */
 struct identity *identity_new(void);
-/* A copy that may still be changed. NULL when out of memory. */
 /* Of which nothing is known but these; start_ticks follows from start_ns. NULL when out of memory. */
 struct identity *identity_bare(uint32_t pid, uint64_t start_ns);
+/* A copy that may still be changed. NULL when out of memory. */
 struct identity *identity_copy(const struct identity *id);
 struct identity *identity_ref(struct identity *id);
 void identity_unref(struct identity *id); /* accepts NULL */

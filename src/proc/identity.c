@@ -6,8 +6,11 @@
 
 #include "base/file.h"
 #include "proc/user_name.h"
+#include "proc/visible_devices.h"
 
 #define CGROUP_MAX 65536
+#define ENVIRON_MAX (1 << 20)
+#define TAG_VARIABLE "GPUXRAY_TAG"
 #define THREADS_ASKED_MAX 64
 #define UID_UNKNOWN ((uint32_t)-1)
 
@@ -80,6 +83,32 @@ static int read_cmdline(int fd, char **ret)
 	return 0;
 }
 
+/* As the environment was when the program began: what it sets later is not seen. */
+static int read_tag(int fd, char **ret)
+{
+	_cleanup_free_ char *text = NULL, *tag = NULL;
+	size_t len;
+	int r;
+
+	r = file_read_head(fd, "environ", ENVIRON_MAX, &text, &len);
+	if (r == 0)
+		r = environ_get(text, len, TAG_VARIABLE, &tag);
+	if (r < 0)
+		return missing_is_fine(r);
+	len = strlen(tag);
+	if (len > IDENTITY_TAG_MAX) {
+		len = IDENTITY_TAG_MAX;
+		/* Not within a character of UTF-8. */
+		for (int i = 0; i < 3 && ((unsigned char)tag[len] & 0xc0) == 0x80; i++)
+			len--;
+		tag[len] = '\0';
+	}
+	/* Set to nothing is not set. */
+	if (len > 0)
+		*ret = TAKE_PTR(tag);
+	return 0;
+}
+
 static int read_cgroup(int fd, struct identity *id)
 {
 	_cleanup_(cgroup_names_done) struct cgroup_names names = { 0 };
@@ -144,6 +173,8 @@ static int read_image(int fd, struct identity *id)
 	r = missing_is_fine(file_readlink(fd, "exe", &id->exe));
 	if (r == 0)
 		r = read_cmdline(fd, &id->cmdline);
+	if (r == 0)
+		r = read_tag(fd, &id->tag);
 	return r < 0 ? r : read_cgroup(fd, id);
 }
 

@@ -57,8 +57,8 @@ int maps_read(const char *proc_root, uint32_t pid, uint64_t start_ns, struct add
 
 /*
  * Captures who the process is: stat, status, exe, cmdline, cgroup, its parent, passwd. What cannot be read stays NULL.
- * Its environment is not asked: a process writes there what it likes, SLURM_JOB_ID for one. comm (may be NULL) is used
- * when /proc is gone already. start_ns = 0: take it from stat. 0, -ESRCH (nothing at all was there: *ret is still set,
+ * Its environment is asked for its tag alone: a process writes there what it likes, SLURM_JOB_ID for one, and does not
+ * pass for another's job by that. comm (may be NULL) is used when /proc is gone already. start_ns = 0: take it from stat. 0, -ESRCH (nothing at all was there: *ret is still set,
  * with pid, start and comm), -ENOMEM.
  */
 int identity_read(const char *proc_root, uint32_t pid, uint64_t start_ns, const char *comm, struct identity **ret);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "record/caveat.h"
 #include "record/driver_error.h"
 #include "record/fields.h"
 #include "record/foreign.h"
@@ -300,6 +301,28 @@ VALUE(condition)
 	return !is_first;
 }
 
+VALUE(caveat)
+{
+	if (in->r->confidence < 0)
+		return false;
+	caveat_add(in->r, sb);
+	return true;
+}
+
+VALUE(leak_sites)
+{
+	caveat_add_sites(in->r, sb);
+	return in->r->sites_len > 0;
+}
+
+VALUE(confidence)
+{
+	if (in->r->confidence < 0)
+		return false;
+	strbuf_addf(sb, "%.2f", in->r->confidence);
+	return true;
+}
+
 VALUE(reason)
 {
 	return add_str(sb, in->r->reason);
@@ -427,6 +450,8 @@ static const struct field_desc table[] = {
 	{ "GPUXRAY_PPID", SUBJECT, ppid, 0, 0 },
 	{ "GPUXRAY_PARENT", SUBJECT, id_text, ID(parent), 256 },
 	{ "GPUXRAY_NSPID", SUBJECT, inner_pid, 0, 0 },
+	{ "GPUXRAY_TAG", SUBJECT, id_text, ID(tag), 256 },
+	{ "GPUXRAY_TAGS", INCIDENT, text, R(tags), 512 },
 	{ "GPUXRAY_DEVICE", SUBJECT, device, 0, 128 },
 	{ "GPUXRAY_DEVICE_INDEX", SUBJECT, device_index, 0, 0 },
 	{ "GPUXRAY_DEVICE_BYTES", SUBJECT, u64, R(device_bytes), 0 },
@@ -450,6 +475,9 @@ static const struct field_desc table[] = {
 	{ "GPUXRAY_GROWTH_BYTES_PER_HOUR", LEAK, u64, R(growth_bytes_per_hour), 0 },
 	{ "GPUXRAY_FULL_IN_SEC", LEAK, u64, R(full_in_sec), 0 },
 	{ "GPUXRAY_LEAKED_BYTES", LEAK, u64, R(leaked_bytes), 0 },
+	{ "GPUXRAY_CONFIDENCE", LEAK, confidence, 0, 0 },
+	{ "GPUXRAY_CAVEAT", LEAK, caveat, 0, 0 },
+	{ "GPUXRAY_LEAK_SITES", LEAK, leak_sites, 0, 0 },
 	{ "GPUXRAY_AGE_SEC", LEAK | EVENT_BIT(REPORT_UNTRACKED_GROWTH), u64, R(age_sec), 0 },
 	{ "GPUXRAY_FUNCTION", INCIDENT, function, 0, 128 },
 	{ "GPUXRAY_ERROR", CALL, error, 0, 0 },

@@ -9,6 +9,7 @@
 #include "record/driver_error.h"
 #include "record/foreign.h"
 #include "record/message.h"
+#include "record/caveat.h"
 #include "record/stack_lines.h"
 
 struct line {
@@ -317,6 +318,31 @@ static void say_failure(struct line *l)
 		strbuf_addf(l->sb, ", failure %" PRIu64 " of late", r->value);
 }
 
+static void add_growth(struct line *l)
+{
+	const struct report *r = l->r;
+
+	if (r->growth_bytes_per_hour != ABSENT_U64) {
+		add(l, " ");
+		add_bytes(l, r->growth_bytes_per_hour);
+		add(l, "/h");
+	}
+	add_where(l);
+	if (r->scope == SCOPE_STACK)
+		add(l, " from one call site");
+	if (r->leaked_bytes != ABSENT_U64) {
+		add(l, ", ");
+		add_bytes(l, r->leaked_bytes);
+		add(l, has_ended(l) ? " in all" : " so far");
+	}
+}
+
+/* Less than three in four. */
+static bool is_unsure(const struct report *r)
+{
+	return r->confidence >= 0 && r->confidence < 0.75;
+}
+
 static void say_leak(struct line *l)
 {
 	const struct report *r = l->r;
@@ -330,22 +356,15 @@ static void say_leak(struct line *l)
 		add_optional_duration(l, " in ", r->duration_ns);
 		return;
 	}
+	if (has_ended(l)) {
+		add(l, " has ended, leaking");
+		add_growth(l);
+		return;
+	}
 	add(l, again(l));
 	/* One call site on its own is a suspicion: a cache that fills looks the same until it is full. */
-	add(l, r->scope == SCOPE_STACK ? "may be leaking" : "is leaking");
-	if (r->growth_bytes_per_hour != ABSENT_U64) {
-		add(l, " ");
-		add_bytes(l, r->growth_bytes_per_hour);
-		add(l, "/h");
-	}
-	add_where(l);
-	if (r->scope == SCOPE_STACK)
-		add(l, " from one call site");
-	if (r->leaked_bytes != ABSENT_U64) {
-		add(l, ", ");
-		add_bytes(l, r->leaked_bytes);
-		add(l, " so far");
-	}
+	add(l, r->scope == SCOPE_STACK || is_unsure(r) ? "may be leaking" : "is leaking");
+	add_growth(l);
 	if (r->full_in_sec != ABSENT_U64) {
 		add(l, ", full in ");
 		add(l, format_duration(buf, ns_from_sec(r->full_in_sec)));
@@ -563,11 +582,18 @@ static void first_line(const struct field_input *in, struct strbuf *sb)
 
 void message_build(const struct field_input *in, size_t max, struct strbuf *sb)
 {
+	bool has_caveat = in->event == (unsigned)REPORT_LEAK && in->r->state != STATE_RESOLVED && in->r->confidence >= 0;
 	size_t start = sb->len;
 
 	first_line(in, sb);
-	if (in->event >= REPORT_START || !in->st || in->st->len == 0)
-		return;
-	strbuf_adds(sb, "\n\n");
-	stack_lines_add(in->st, in->redact, max - (sb->len - start), MESSAGE_STACK_LINES, sb);
+	if (in->event < REPORT_START && in->st && in->st->len > 0) {
+		size_t room = max - (sb->len - start) - (has_caveat ? CAVEAT_ROOM : 0);
+
+		strbuf_adds(sb, "\n\n");
+		stack_lines_add(in->st, in->redact, room, MESSAGE_STACK_LINES, sb);
+	}
+	if (has_caveat) {
+		strbuf_adds(sb, "\n\n");
+		caveat_add_line(in->r, sb);
+	}
 }

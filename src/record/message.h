@@ -13,6 +13,7 @@
 /*
  * First line, complete in itself; then a blank line and what of the stack says most, in MESSAGE_STACK_LINES lines: the
  * driver's function, and the innermost Python frames, or without Python the innermost frames outside of allocators. The
- * lines that say how many are missing between them count. At most max bytes, which is 1024 or more.
+ * lines that say how many are missing between them count. Of a leak also how sure that is, in a last line. At most max
+ * bytes, which is 2048 or more.
  */
 void message_build(const struct field_input *in, size_t max, struct strbuf *sb);

@@ -34,6 +34,30 @@ static void narrow(struct bounds *b, const struct slot *slot, uint64_t fire, uin
 		b->high = MIN(b->high, resolve - 1);
 }
 
+/*
+ * What a process holds on one device, or on some, is at most what it holds in all: below the least of the limits no
+ * event need be looked at. False when the slot has to be looked at with each.
+ */
+static bool narrow_odd(struct bounds *b, const struct engine *e, const struct process *p, const struct slot *slot)
+{
+	const struct rule *r = slot->rs->rule;
+	bool is_share = r->fire_above.unit == LIMIT_SHARE || r->resolve_below.unit == LIMIT_SHARE;
+	uint64_t fire, resolve, least = UINT64_MAX;
+
+	if (slot->incident || r->classes != CLASS_DEVICE_MASK || !p->exact)
+		return false;
+	for (size_t i = 0; i < (is_share ? p->devices_len : 1); i++) {
+		const struct device *dev = is_share ? p->devices[i].device : NULL;
+
+		if ((dev || !is_share) && condition_limits(e, r, dev, &fire, &resolve))
+			least = MIN(least, fire);
+	}
+	if (p->live_bytes > least)
+		return false;
+	b->high = MIN(b->high, least);
+	return true;
+}
+
 void bound_process(struct engine *e, struct process *p)
 {
 	struct process_watch *w = p->watch;
@@ -47,10 +71,10 @@ void bound_process(struct engine *e, struct process *p)
 
 		if (r->kind != RULE_LIVE_BYTES || slot->is_waiting)
 			continue;
-		if (!slot->rs->is_plain)
-			w->odd_classes |= r->classes;
-		else if (condition_limits(e, r, NULL, &fire, &resolve))
+		if (slot->rs->is_plain && condition_limits(e, r, NULL, &fire, &resolve))
 			narrow(&b, slot, fire, resolve);
+		else if (!slot->rs->is_plain && !narrow_odd(&b, e, p, slot))
+			w->odd_classes |= r->classes;
 	}
 	w->high = b.high;
 	w->low = b.low;
@@ -99,14 +123,27 @@ static void slack_devices(struct engine *e, const struct process *p, const struc
 		s->down = MIN(s->down, sat_diff(f.value, b.low));
 }
 
+/* *slack = MIN(*slack, MAX(room / members, BOUND_STEP_MIN)), where most groups cost no division. */
+static void narrow_share(uint64_t *slack, uint64_t room, uint64_t members)
+{
+	uint64_t most;
+
+	if (*slack <= BOUND_STEP_MIN || (!__builtin_mul_overflow(*slack, members, &most) && room >= most))
+		return;
+	*slack = MIN(*slack, MAX(room / members, BOUND_STEP_MIN));
+}
+
 static void slack_group(const struct group *g, struct slack *s)
 {
-	uint64_t value = group_value(g, CLASS_DEVICE_MASK), members = MAX(g->members, 1u);
+	uint64_t value, members = MAX(g->members, 1u);
 
+	if (g->high == UINT64_MAX && g->low == 0)
+		return;
+	value = group_value(g, CLASS_DEVICE_MASK);
 	if (g->high != UINT64_MAX)
-		s->up = MIN(s->up, MAX(sat_diff(g->high, value) / members, BOUND_STEP_MIN));
+		narrow_share(&s->up, sat_diff(g->high, value), members);
 	if (g->low > 0)
-		s->down = MIN(s->down, MAX(sat_diff(value, g->low) / members, BOUND_STEP_MIN));
+		narrow_share(&s->down, sat_diff(value, g->low), members);
 }
 
 /* Keeps a bound that is still good: neither too far for the slack nor so near that it wakes for little. Else takes three

@@ -138,17 +138,23 @@ static void growth_unjudged(struct engine *e, struct process *p, struct slot *sl
 }
 
 /* Where our own count is not to be trusted, or the driver says less than it, there is nothing to compare with. */
-static bool is_judged(const struct process *p, const struct rule *r, uint64_t now_ns)
+static bool is_comparable(const struct process *p)
 {
 	return p->exact && !p->is_rebuilding && p->is_listed && p->driver_bytes != UINT64_MAX &&
-	       p->driver_bytes >= p->live_bytes && p->untracked_count == 0 &&
-	       sat_diff(now_ns, p->first_ns) >= r->min_runtime_ns;
+	       p->driver_bytes >= p->live_bytes && p->untracked_count == 0;
+}
+
+static bool is_judged(const struct process *p, const struct rule *r, uint64_t now_ns)
+{
+	return is_comparable(p) && sat_diff(now_ns, p->first_ns) >= r->min_runtime_ns;
 }
 
 void condition_untracked(struct engine *e, struct process *p, const struct occasion *o)
 {
 	struct process_watch *w = p->watch;
 
+	if (is_comparable(p))
+		leak_book_untold(e, p, unexplained(p), o->time_ns);
 	for (size_t i = 0; i < w->slots_len; i++) {
 		struct slot *slot = &w->slots[i];
 		const struct rule *r = slot->rs->rule;

@@ -3,10 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "model/saturate.h"
 #include "rule/leak_confidence.h"
 #include "rule/watch.h"
+
+/* Blocks of a site that may be one tensor, made anew and larger again and again: the old, the new, and parts of theirs. */
+#define REMADE_BLOCKS_MAX 4
+
+static bool is_paused(const struct engine *e, const struct process *p, const struct rule_state *rs, uint64_t now_ns);
 
 static struct leak_ring *ring_of(struct leak_ring **rings, const struct leak_scale *scale, size_t i, uint64_t now_ns,
 				 uint64_t before_bytes)
@@ -21,6 +27,7 @@ static int book_alloc(struct engine *e, struct process *p, const struct change *
 	const struct leak_scale *scale = &e->scales[i];
 	struct site *s = c->site;
 	struct leak_ring *ring;
+	bool is_new;
 
 	/* A ring that begins late takes what was there before as old. */
 	ring = ring_of(p->watch->rings, scale, i, birth_ns, sat_diff(sat_sum(p->live, scale->classes), c->bytes));
@@ -30,17 +37,22 @@ static int book_alloc(struct engine *e, struct process *p, const struct change *
 
 	if (!s->watch && !(s->watch = calloc(1, sizeof(*s->watch))))
 		return -ENOMEM;
+	is_new = !s->watch->rings[i];
 	ring = ring_of(s->watch->rings, scale, i, birth_ns, sat_diff(site_live_bytes(s, scale->classes), c->site_bytes));
 	if (!ring)
 		return -ENOMEM;
+	if (is_new || s->blocks > REMADE_BLOCKS_MAX)
+		leak_ring_set_remade(ring, s->blocks <= REMADE_BLOCKS_MAX);
 	leak_ring_add(ring, scale, birth_ns, c->site_bytes);
 	return 0;
 }
 
 void leak_book(struct engine *e, struct process *p, const struct change *c, uint64_t birth_ns)
 {
-	uint64_t birth = watch_leak_time(e, birth_ns);
+	uint64_t birth = watch_leak_time(e, birth_ns), now = watch_leak_time(e, e->now_ns);
 
+	if (c->is_free && e->scales_len > 0 && c->site && c->site->watch)
+		leak_lives_add(&c->site->watch->lives, now, sat_diff(now, birth), c->site_bytes);
 	for (size_t i = 0; i < e->scales_len && c->site; i++) {
 		const struct leak_scale *scale = &e->scales[i];
 
@@ -58,6 +70,35 @@ void leak_book(struct engine *e, struct process *p, const struct change *c, uint
 		if (c->other_bytes && p->other.watch && p->other.watch->rings[i])
 			leak_ring_sub(p->other.watch->rings[i], scale, birth, c->other_bytes);
 	}
+}
+
+void leak_book_untold(struct engine *e, struct process *p, uint64_t bytes, uint64_t time_ns)
+{
+	struct process_watch *w = p->watch;
+	uint64_t now = watch_leak_time(e, time_ns), more = sat_diff(bytes, w->untold_bytes),
+		 less = sat_diff(w->untold_bytes, bytes);
+
+	for (size_t i = 0; i < e->scales_len; i++) {
+		const struct leak_scale *scale = &e->scales[i];
+		struct leak_ring *ring = w->untold[i];
+
+		if (scale->classes != CLASS_DEVICE_MASK)
+			continue;
+		if (!ring) {
+			/* What was there at first sight is of before. */
+			ring = ring_of(w->untold, scale, i, now, bytes);
+			if (!ring || !ring_of(w->rings, scale, i, now, sat_sum(p->live, scale->classes)))
+				e->no_memory++;
+			else
+				leak_ring_set_remade(ring, true);
+			continue;
+		}
+		if (more > 0)
+			leak_ring_add(ring, scale, now, more);
+		if (less > 0)
+			leak_ring_sub(ring, scale, now, less);
+	}
+	w->untold_bytes = bytes;
 }
 
 void leak_forget(struct engine *e, struct process *p)
@@ -195,7 +236,8 @@ static void weigh(struct engine *e, const struct subject *s, const struct rule_s
 {
 	struct leak_case c = { .evidence = &v->evidence, .epochs = rs->rule->epochs, .span_ns = v->span_ns,
 			       .process_age_ns = sat_diff(e->now_ns, s->p->first_ns), .device_share = -1, .top_share = -1,
-			       .is_inexact = !s->p->exact };
+			       .full_in_ns = UINT64_MAX, .is_inexact = !s->p->exact };
+	uint64_t sec;
 
 	if (dev && dev->total_bytes != UINT64_MAX && dev->total_bytes > 0)
 		c.device_share = (double)v->mature_bytes / (double)dev->total_bytes;
@@ -207,24 +249,27 @@ static void weigh(struct engine *e, const struct subject *s, const struct rule_s
 		uint64_t total;
 		size_t len = leak_top_sites(e, rs, s->p, v->group, top, &total);
 
-		for (size_t i = 0; i < len; i++)
-			leak_suspect(s->p, top[i].site, (uint32_t)rs->scale);
+		for (size_t i = 0; i < len; i++) {
+			if (top[i].site)
+				leak_suspect(s->p, top[i].site, (uint32_t)rs->scale);
+		}
 		if (len > 0 && total > 0) {
 			c.top_share = (double)top[0].bytes / (double)total;
-			c.bound_share = leak_bound_share(e, top[0].site);
+			c.bound_share = top[0].site ? leak_bound_share(e, top[0].site) : 0;
 		}
 	}
+	sec = finding_full_in_sec(f, dev);
+	if (sec != ABSENT_U64)
+		c.full_in_ns = sec < UINT64_MAX / NSEC_PER_SEC ? sec * NSEC_PER_SEC : UINT64_MAX - 1;
 	f->confidence = leak_confidence(&c, &f->doubts);
 }
 
 /* Would the device be full so soon? Yes where nobody knows. */
-static bool is_urgent(const struct rule *r, const struct device *dev, uint64_t growth_per_hour)
+static bool is_urgent(const struct rule *r, const struct device *dev, const struct finding *f)
 {
-	uint64_t free_bytes = dev ? device_free_bytes(dev) : UINT64_MAX;
+	uint64_t sec = finding_full_in_sec(f, dev);
 
-	if (r->full_in_ns == 0 || free_bytes == UINT64_MAX)
-		return true;
-	return (double)free_bytes * 3600.0 * (double)NSEC_PER_SEC <= (double)growth_per_hour * (double)r->full_in_ns;
+	return r->full_in_ns == 0 || sec == ABSENT_U64 || sec <= r->full_in_ns / NSEC_PER_SEC;
 }
 
 /* The epoch in which the growth began, as far back as is known. The newest ones are not judged, so the window began that
@@ -236,6 +281,53 @@ static uint64_t leak_began(const struct leak_scale *scale, const struct leak_ver
 	if (v->is_growing)
 		back = MAX(back, v->evidence.run_ns / scale->epoch_ns);
 	return sat_diff(epoch, back);
+}
+
+/* What was lost so far and in how long: since it grew about as much in each epoch, which may be longer than the window.
+ * Returns the epoch in which that began. */
+static uint64_t measure_growth(const struct leak_ring *ring, const struct leak_scale *scale, const struct leak_verdict *v,
+			       uint64_t epoch, struct finding *f)
+{
+	uint64_t began = leak_began(scale, v, epoch);
+
+	f->value = MAX(v->mature_bytes, leak_between(ring, scale, began, sat_diff(epoch, v->group + 1)));
+	f->age_ns = (epoch - began) * scale->epoch_ns;
+	return began;
+}
+
+/* A process's growth is that of the sites that nothing speaks against, taken together: each may be small. */
+static int judge_process(struct engine *e, const struct process *p, const struct rule_state *rs, struct leak_ring *ring,
+			 uint64_t min_bytes, uint64_t epoch, uint32_t group, struct leak_verdict *ret)
+{
+	const struct leak_scale *scale = &e->scales[rs->scale];
+	struct leak_ring *untold = p->watch->untold[rs->scale];
+	uint64_t young;
+	struct leak_verdict v = { 0 }, fallback = { .group = group, .span_ns = scale->epoch_ns * group * scale->epochs };
+
+	leak_ring_advance(ring, scale, epoch);
+	young = ring->window;
+	if (untold) {
+		leak_ring_advance(untold, scale, epoch);
+		(void)sat_add(&young, untold->window);
+	}
+	fallback.is_flat = young == 0;
+	fallback.mature_bytes = young;
+	for (uint32_t g = 1; young > 0 && young >= min_bytes && g <= scale->max_group; g *= 2) {
+		struct leak_frees frees;
+		_cleanup_free_ struct leak_ring *sum = leak_sum_sites(e, p, rs->scale, rs->leak_epoch, g, &frees);
+
+		if (!sum)
+			return -ENOMEM;
+		leak_judge_level(sum, scale, rs->rule, min_bytes, epoch, g, &frees, &v);
+		if (v.is_growing) {
+			*ret = v;
+			return 0;
+		}
+		if (g == group)
+			fallback = v;
+	}
+	*ret = fallback;
+	return 0;
 }
 
 static void judge(struct engine *e, const struct subject *s, struct slot *slot, struct leak_ring *ring,
@@ -252,7 +344,12 @@ static void judge(struct engine *e, const struct subject *s, struct slot *slot, 
 
 	/* Several epochs may have ended since the last tick: each is judged by what is left of it now. */
 	for (back = MIN(for_epochs, rs->leak_passed); back > 0; back--) {
-		leak_judge(ring, scale, rs->rule, min_bytes, rs->leak_epoch - back + 1, slot->group, &v);
+		uint64_t epoch = rs->leak_epoch - back + 1;
+
+		if (s->site)
+			leak_judge(ring, scale, rs->rule, &s->site->watch->lives, min_bytes, epoch, slot->group, &v);
+		else if (judge_process(e, s->p, rs, ring, min_bytes, epoch, MAX(slot->group, 1u), &v) < 0)
+			e->no_memory++;
 		if (v.is_growing)
 			slot->group = v.group;
 		slot->streak = v.is_growing ? slot->streak + 1 : 0;
@@ -262,10 +359,7 @@ static void judge(struct engine *e, const struct subject *s, struct slot *slot, 
 	f.is_above = slot->streak >= for_epochs;
 	f.is_below = slot->calm >= for_epochs || (!v.is_growing && v.is_flat);
 	f.is_over = !v.is_growing && v.is_flat;
-	/* From where on it grew about as much in each epoch, which may be longer than the window. */
-	began = leak_began(scale, &v, rs->leak_epoch);
-	f.value = MAX(v.mature_bytes, leak_between(ring, scale, began, sat_diff(rs->leak_epoch, v.group + 1)));
-	f.age_ns = (rs->leak_epoch - began) * scale->epoch_ns;
+	began = measure_growth(ring, scale, &v, rs->leak_epoch, &f);
 	if (was_firing) {
 		f.value = leaked_since(slot->incident, ring, scale, &v, rs->leak_epoch);
 		f.age_ns = sat_diff(now, slot->incident->leak_began_ns);
@@ -282,7 +376,7 @@ static void judge(struct engine *e, const struct subject *s, struct slot *slot, 
 		f.doubts = slot->incident->last.doubts;
 	}
 	f.is_above = f.is_above && f.confidence >= rs->rule->min_confidence &&
-		     is_urgent(rs->rule, dev, f.growth_per_hour);
+		     is_urgent(rs->rule, dev, &f);
 	incident_update(e, s, slot, rs->rule->for_ns, &f, o);
 
 	if (slot->incident && slot->incident->state == INCIDENT_FIRING && !was_firing) {
@@ -293,6 +387,43 @@ static void judge(struct engine *e, const struct subject *s, struct slot *slot, 
 		if (inc->leak_began_ns > 0)
 			(void)sat_add(&inc->leak_older,
 				      leak_between(ring, scale, 0, inc->leak_began_ns / scale->epoch_ns - 1));
+	}
+}
+
+/* At its end a process has shown all there will ever be: then more likely than not is enough. */
+#define EXIT_CONFIDENCE 0.5
+
+void leak_exit(struct engine *e, struct process *p, const struct occasion *o)
+{
+	const struct subject s = { .p = p };
+	struct process_watch *w = p->watch;
+
+	for (size_t i = 0; i < w->slots_len; i++) {
+		struct slot *slot = &w->slots[i];
+		struct rule_state *rs = slot->rs;
+		struct finding f = FINDING_INIT;
+		struct leak_verdict v = { 0 };
+		const struct device *dev;
+
+		/* A rule that does not ask how sure it is has spoken already, or had no reason to. */
+		if (rs->scale < 0 || rs->rule->scope != SCOPE_PROCESS || rs->rule->min_confidence <= EXIT_CONFIDENCE ||
+		    slot->is_waiting || !w->rings[rs->scale] || is_paused(e, p, rs, o->time_ns) ||
+		    (slot->incident && slot->incident->state != INCIDENT_PENDING))
+			continue;
+		dev = device_of(p, NULL, e->scales[rs->scale].classes);
+		f.limit = min_growth(rs->rule, dev);
+		if (judge_process(e, p, rs, w->rings[rs->scale], f.limit, rs->leak_epoch, MAX(slot->group, 1u), &v) < 0)
+			e->no_memory++;
+		if (!v.is_growing)
+			continue;
+		f.unit = VALUE_BYTES;
+		f.group = v.group;
+		f.growth_per_hour = leak_growth_per_hour(&v);
+		weigh(e, &s, rs, dev, &v, &f);
+		f.is_above = f.confidence >= EXIT_CONFIDENCE && is_urgent(rs->rule, dev, &f);
+		(void)measure_growth(w->rings[rs->scale], &e->scales[rs->scale], &v, rs->leak_epoch, &f);
+		f.leaked_bytes = f.value;
+		incident_update(e, &s, slot, 0, &f, o);
 	}
 }
 
@@ -388,7 +519,8 @@ void leak_tick(struct engine *e, struct process *p, const struct occasion *o)
 		}
 		if (rs->rule->scope == SCOPE_STACK)
 			tick_sites(e, p, rs, o);
-		else if (rs->is_leak_due && (slot->incident || slot->streak || w->rings[rs->scale]->window > 0))
+		else if (rs->is_leak_due && (slot->incident || slot->streak || w->rings[rs->scale]->window > 0 ||
+					     w->untold[rs->scale]))
 			judge(e, &s, slot, w->rings[rs->scale], o);
 		else
 			stand_by(e, &s, slot, o);

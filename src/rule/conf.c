@@ -16,8 +16,10 @@ static bool is_dev_null(const struct stat *st)
 	return S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3);
 }
 
-/* The text of a file that is safe to hand to libconfig. by is the file that includes it, NULL for the first. */
-static int conf_read(const char *path, unsigned flags, const char *by, int by_line, struct errors *errors, char **ret)
+/* The text of a file that is safe to hand to libconfig, and which file that was. by is the file that includes it, NULL
+ * for the first. */
+static int conf_read(const char *path, unsigned flags, const char *by, int by_line, struct errors *errors, char **ret,
+		     struct stat *ret_st)
 {
 	const char *file = by ? by : path;
 	_cleanup_free_ char *text = NULL;
@@ -46,62 +48,96 @@ static int conf_read(const char *path, unsigned flags, const char *by, int by_li
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(text);
+	*ret_st = st;
 	return 0;
 }
 
-/* Chain of files being included, innermost first. */
+/* Chain of files being included, innermost first. Known by what they are: the same may go by many names. */
 struct include_chain {
-	const char *path;
+	dev_t dev;
+	ino_t ino;
 	const struct include_chain *by;
 };
 
-static int conf_check_includes(const char *path, const char *dir, const char *text, const struct include_chain *by,
-			       int depth, struct errors *errors);
+/* What one file makes us read. */
+struct load {
+	const char *dir; /* NULL = no includes */
+	struct errors *errors;
+	unsigned files;
+	size_t bytes;
+	bool is_over; /* too much, which has been told */
+};
 
-static int conf_check_include(const char *path, const char *dir, const struct scan_include *inc,
-			      const struct include_chain *chain, int depth, struct errors *errors)
+static int conf_check_includes(struct load *l, const char *path, const char *text, const struct include_chain *chain,
+			       int depth);
+
+/* A file that is named ten times in each of ten files is read a hundred times. */
+static int conf_count_include(struct load *l, const char *path, int line, const char *text)
+{
+	l->bytes += strlen(text);
+	if (l->files < CONF_FILES_MAX && l->bytes <= CONF_TOTAL_MAX) {
+		l->files++;
+		return 0;
+	}
+	l->is_over = true;
+	if (l->files >= CONF_FILES_MAX)
+		return errors_add(l->errors, path, line, "more than %d files are included in all", CONF_FILES_MAX);
+	return errors_add(l->errors, path, line,
+			  "with what is included this is larger than %u MiB: split it into several files",
+			  CONF_TOTAL_MAX >> 20);
+}
+
+static int conf_check_include(struct load *l, const char *path, const struct scan_include *inc,
+			      const struct include_chain *chain, int depth)
 {
 	_cleanup_free_ char *target = NULL, *text = NULL;
+	struct include_chain here = { .by = chain };
+	struct errors *errors = l->errors;
+	struct stat st;
 	int r;
 
-	if (!dir)
+	if (!l->dir)
 		return errors_add(errors, path, inc->line, "@include is not possible here");
 	if (inc->path[0] == '/')
 		return errors_add(errors, path, inc->line, "@include \"%s\" is absolute: write it relative to %s",
-				  inc->path, dir);
+				  inc->path, l->dir);
 	if (inc->path[0] == '\0' || strchr(inc->path, '\\'))
 		return errors_add(errors, path, inc->line, "@include needs a plain file name");
-	if (asprintf(&target, "%s/%s", dir, inc->path) < 0) {
+	if (asprintf(&target, "%s/%s", l->dir, inc->path) < 0) {
 		target = NULL;
 		return -ENOMEM;
-	}
-	for (const struct include_chain *c = chain; c; c = c->by) {
-		if (strcmp(c->path, target) == 0)
-			return errors_add(errors, path, inc->line, "@include \"%s\" goes in a circle", inc->path);
 	}
 	if (depth >= CONF_INCLUDE_MAX)
 		return errors_add(errors, path, inc->line, "@include is nested more than %d files deep",
 				  CONF_INCLUDE_MAX);
-	r = conf_read(target, 0, path, inc->line, errors, &text);
+	r = conf_read(target, 0, path, inc->line, errors, &text, &st);
 	if (r < 0)
 		return r;
-	return conf_check_includes(target, dir, text, chain, depth + 1, errors);
+	here.dev = st.st_dev;
+	here.ino = st.st_ino;
+	for (const struct include_chain *c = chain; c; c = c->by) {
+		if (c->dev == here.dev && c->ino == here.ino)
+			return errors_add(errors, path, inc->line, "@include \"%s\" goes in a circle", inc->path);
+	}
+	r = conf_count_include(l, path, inc->line, text);
+	if (r < 0)
+		return r;
+	return conf_check_includes(l, target, text, &here, depth + 1);
 }
 
 /* What libconfig would open by itself is looked at first, so that a pipe, a device or a circle cannot hold it. */
-static int conf_check_includes(const char *path, const char *dir, const char *text, const struct include_chain *by,
-			       int depth, struct errors *errors)
+static int conf_check_includes(struct load *l, const char *path, const char *text, const struct include_chain *chain,
+			       int depth)
 {
-	const struct include_chain chain = { path, by };
 	struct scan_include *list = NULL;
 	size_t len = 0;
 	int r, ret = 0;
 
-	r = scan_text(path, text, errors, &list, &len);
+	r = scan_text(path, text, l->errors, &list, &len);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < len; i++) {
-		r = conf_check_include(path, dir, &list[i], &chain, depth, errors);
+	for (size_t i = 0; i < len && !l->is_over; i++) {
+		r = conf_check_include(l, path, &list[i], chain, depth);
 		if (r == -ENOMEM || ret == 0)
 			ret = r;
 		if (r == -ENOMEM)
@@ -144,10 +180,12 @@ static int conf_syntax_error(const struct conf *c, struct errors *errors)
 	return errors_add(errors, file, config_error_line(&c->cfg), "%s%s", text, hint);
 }
 
-/* Takes path and dir. */
-static int conf_new(char *path, char *dir, const char *text, struct errors *errors, struct conf **ret)
+/* Takes path and dir. first: the file, NULL where it is none. */
+static int conf_new(char *path, char *dir, const char *text, const struct include_chain *first, struct errors *errors,
+		    struct conf **ret)
 {
 	_cleanup_(conf_freep) struct conf *c = calloc(1, sizeof(*c));
+	struct load l = { .dir = dir, .errors = errors, .bytes = strlen(text) };
 	int r;
 
 	if (!c || !path) {
@@ -160,7 +198,7 @@ static int conf_new(char *path, char *dir, const char *text, struct errors *erro
 	config_init(&c->cfg);
 	if (!c->cfg.root)
 		return -ENOMEM;
-	r = conf_check_includes(path, dir, text, NULL, 0, errors);
+	r = conf_check_includes(&l, path, text, first, 0);
 	if (r < 0)
 		return r;
 	if (dir)
@@ -176,16 +214,20 @@ int conf_load(const char *path, unsigned flags, struct errors *errors, struct co
 {
 	_cleanup_free_ char *text = NULL;
 	const char *slash = strrchr(path, '/');
+	struct include_chain first = { 0 };
+	struct stat st;
 	char *dir;
 	int r;
 
-	r = conf_read(path, flags, NULL, 0, errors, &text);
+	r = conf_read(path, flags, NULL, 0, errors, &text, &st);
 	if (r < 0)
 		return r;
+	first.dev = st.st_dev;
+	first.ino = st.st_ino;
 	dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 	if (!dir)
 		return -ENOMEM;
-	return conf_new(strdup(path), dir, text, errors, ret);
+	return conf_new(strdup(path), dir, text, &first, errors, ret);
 }
 
 int conf_parse(const char *name, const char *text, struct errors *errors, struct conf **ret)
@@ -195,7 +237,7 @@ int conf_parse(const char *name, const char *text, struct errors *errors, struct
 	r = scan_bytes(name, text, strlen(text), errors);
 	if (r < 0)
 		return r;
-	return conf_new(strdup(name), NULL, text, errors, ret);
+	return conf_new(strdup(name), NULL, text, NULL, errors, ret);
 }
 
 void conf_free(struct conf *c)

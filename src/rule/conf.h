@@ -16,6 +16,10 @@
 #define CONF_SIZE_MAX (1u << 20) /* bytes of one file */
 #define CONF_DEPTH_MAX 32	 /* nested groups, lists and arrays */
 #define CONF_INCLUDE_MAX 8	 /* files within files; libconfig itself stops at 10 */
+#define CONF_FILES_MAX 64	 /* includes of one file, and of those, in all: each counts as often as it is named */
+#define CONF_TOTAL_MAX (2u << 20) /* bytes of a file and all that it includes */
+#define CONF_MEMBERS_MAX 1000	 /* settings of one group: libconfig compares each new name with all before it */
+#define CONF_STRINGS_MAX 10000	 /* strings of one list */
 
 struct conf {
 	char *path; /* as errors name it */
@@ -55,14 +59,14 @@ int conf_count(struct errors *errors, const config_setting_t *s, uint32_t min, u
 int conf_fraction(struct errors *errors, const config_setting_t *s, double *ret);
 int conf_duration(struct errors *errors, const config_setting_t *s, uint64_t min_ns, uint64_t max_ns, uint64_t *ret);
 int conf_size(struct errors *errors, const config_setting_t *s, uint64_t *ret);
-/* A string, or an array or list of strings: count and each of them. Element errors name the element's line. */
+/* A string, or an array or list of at most CONF_STRINGS_MAX strings: count and each of them. Element errors name the element's line. */
 int conf_strings(struct errors *errors, const config_setting_t *s, size_t *ret_len);
 const char *conf_strings_get(const config_setting_t *s, size_t i, const config_setting_t **ret_elem);
 /* Copies them; the caller owns list and strings. */
 int conf_strings_copy(struct errors *errors, const config_setting_t *s, char ***ret, size_t *ret_len);
 
-/* The one of names within two edits of word, or NULL. names ends with NULL. */
+/* The one of names within two edits of word, or NULL. names ends with NULL; of very many only the first are compared. */
 const char *conf_suggest(const char *word, const char *const *names);
-/* `unknown WHAT "x"`, with `: did you mean "y"?` or else the names there are. */
+/* `unknown WHAT "x"`, with `: did you mean "y"?` or else the names there are, or the first of them. */
 int conf_unknown(struct errors *errors, const config_setting_t *s, const char *what, const char *word,
 		 const char *const *names);

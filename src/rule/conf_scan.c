@@ -14,24 +14,49 @@ struct scan {
 	const char *p;
 	int line;
 	int depth;
+	int members[CONF_DEPTH_MAX + 1]; /* so far, of what is open at each depth */
 	bool at_line_start; /* only blanks since the last newline */
 	struct errors *errors;
 	struct scan_include *list;
 	size_t len;
 };
 
+static int line_of(const char *text, const char *at)
+{
+	int line = 1;
+
+	for (; text < at; text++)
+		line += *text == '\n';
+	return line;
+}
+
+/* One that ends no line; those of Windows files stand before a line feed. */
+static const char *find_lone_cr(const char *text, size_t len)
+{
+	const char *end = text + len, *cr = text;
+
+	while ((cr = memchr(cr, '\r', (size_t)(end - cr)))) {
+		if (++cr == end || *cr != '\n')
+			return cr - 1;
+	}
+	return NULL;
+}
+
 int scan_bytes(const char *file, const char *text, size_t len, struct errors *errors)
 {
-	const char *nul = memchr(text, '\0', len);
-	int line = 1;
+	const char *nul = memchr(text, '\0', len), *cr;
 
 	if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
 		return errors_add(errors, file, 1, "starts with a byte order mark: save it as plain UTF-8");
-	if (!nul)
-		return 0;
-	for (const char *p = text; p < nul; p++)
-		line += *p == '\n';
-	return errors_add(errors, file, line, "holds a NUL byte: this is not a text file");
+	if (len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0))
+		return errors_add(errors, file, 1, "is UTF-16 text: save it as plain UTF-8");
+	if (nul)
+		return errors_add(errors, file, line_of(text, nul), "holds a NUL byte: this is not a text file");
+	cr = find_lone_cr(text, len);
+	if (cr)
+		return errors_add(errors, file, line_of(text, cr),
+				  "holds a carriage return that ends no line: save it with Unix line ends");
+	return 0;
 }
 
 /* At the quote that opens a string; moves behind the one that closes it. */
@@ -79,7 +104,7 @@ static int scan_number(struct scan *s)
 							       : (unsigned)(tolower((unsigned char)*s->p) - 'a' + 10);
 
 		value = value * (is_hex ? 16 : 10) + digit;
-		is_over = is_over || value > (is_hex ? UINT32_MAX : INT32_MAX);
+		is_over = is_over || value > INT32_MAX;
 		if (is_over)
 			value = 0;
 	}
@@ -97,12 +122,26 @@ static int scan_number(struct scan *s)
 
 static int scan_depth(struct scan *s)
 {
-	if (strchr("({[", *s->p) && ++s->depth > CONF_DEPTH_MAX)
-		return errors_add(s->errors, s->file, s->line, "brackets are nested more than %d deep", CONF_DEPTH_MAX);
-	if (strchr(")}]", *s->p) && s->depth > 0)
+	if (strchr("({[", *s->p)) {
+		if (++s->depth > CONF_DEPTH_MAX)
+			return errors_add(s->errors, s->file, s->line, "brackets are nested more than %d deep",
+					  CONF_DEPTH_MAX);
+		s->members[s->depth] = 0;
+	} else if (s->depth > 0) {
 		s->depth--;
+	}
 	s->p++;
 	return 0;
+}
+
+/* At the sign between a name and its value. */
+static int scan_member(struct scan *s)
+{
+	s->p++;
+	if (++s->members[s->depth] != CONF_MEMBERS_MAX + 1)
+		return 0;
+	return errors_add(s->errors, s->file, s->line, "more than %d settings in one group: use several files, or a list",
+			  CONF_MEMBERS_MAX);
 }
 
 /* At an @ that starts a line. */
@@ -169,6 +208,8 @@ static int scan_token(struct scan *s)
 	}
 	if (strchr("(){}[]", c))
 		return scan_depth(s);
+	if (c == '=' || c == ':')
+		return scan_member(s);
 	if (isdigit((unsigned char)c))
 		return scan_number(s);
 	if (isalpha((unsigned char)c) || c == '*') {

@@ -11,11 +11,11 @@ struct scan_include {
 	int line;
 };
 
-/* Refuses NUL bytes and a byte order mark. 0 or -EINVAL. */
+/* Refuses NUL bytes, byte order marks and carriage returns that end no line. 0 or -EINVAL. */
 int scan_bytes(const char *file, const char *text, size_t len, struct errors *errors);
 /*
- * Refuses integers that libconfig would silently wrap, comments and strings without an end, and nesting beyond
- * CONF_DEPTH_MAX; lists the includes. 0, -EINVAL, -ENOMEM.
+ * Refuses integers that libconfig would silently wrap, comments and strings without an end, nesting beyond
+ * CONF_DEPTH_MAX and more than CONF_MEMBERS_MAX settings in a group; lists the includes. 0, -EINVAL, -ENOMEM.
  */
 int scan_text(const char *file, const char *text, struct errors *errors, struct scan_include **ret, size_t *ret_len);
 void scan_includes_free(struct scan_include *list, size_t len);

@@ -7,6 +7,8 @@
 #include "rule/conf.h"
 
 #define SUGGEST_MAX 40 /* bytes of a word worth comparing */
+#define SUGGEST_NAMES_MAX 1000 /* names worth comparing with: more may be the rules of a large file */
+#define KNOWN_NAMES_MAX 64 /* names worth listing */
 
 const char *conf_name(const config_setting_t *s)
 {
@@ -131,6 +133,9 @@ int conf_strings(struct errors *errors, const config_setting_t *s, size_t *ret_l
 		return conf_error(errors, s, "%s needs a string or a list of strings: [ \"one\", \"two\" ]",
 				  conf_name(s));
 	len = config_setting_length(s);
+	if (len > CONF_STRINGS_MAX)
+		return conf_error(errors, s, "%s holds %d strings, more than %d: most can be one pattern", conf_name(s),
+				  len, CONF_STRINGS_MAX);
 	for (int i = 0; i < len; i++) {
 		const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
 
@@ -180,24 +185,34 @@ int conf_strings_copy(struct errors *errors, const config_setting_t *s, char ***
 	return 0;
 }
 
-/* Levenshtein distance; both at most SUGGEST_MAX bytes. */
-static unsigned edit_distance(const char *a, const char *b)
+/* Levenshtein distance; both at most SUGGEST_MAX bytes. Gives up at limit, which is then returned. */
+static unsigned edit_distance(const char *a, const char *b, unsigned limit)
 {
 	unsigned row[SUGGEST_MAX + 1];
 	size_t n = strlen(a), m = strlen(b);
 
+	if (MAX(n, m) - MIN(n, m) >= limit)
+		return limit;
+
 	for (size_t j = 0; j <= m; j++)
 		row[j] = (unsigned)j;
 	for (size_t i = 1; i <= n; i++) {
-		unsigned diagonal = row[0];
+		/* Further off the diagonal it is limit or more. */
+		size_t first = i >= limit ? i - limit + 1 : 1, last = MIN(m, i + limit - 1);
+		unsigned diagonal = row[first - 1], least;
 
-		row[0] = (unsigned)i;
-		for (size_t j = 1; j <= m; j++) {
+		row[first - 1] = first == 1 ? (unsigned)i : limit;
+		least = row[first - 1];
+		for (size_t j = first; j <= last; j++) {
 			unsigned change = diagonal + (a[i - 1] != b[j - 1]);
 
 			diagonal = row[j];
 			row[j] = MIN(change, MIN(row[j], row[j - 1]) + 1);
+			least = MIN(least, row[j]);
 		}
+		/* It never falls from row to row. */
+		if (least >= limit)
+			return limit;
 	}
 	return row[m];
 }
@@ -209,12 +224,12 @@ const char *conf_suggest(const char *word, const char *const *names)
 
 	if (strlen(word) > SUGGEST_MAX)
 		return NULL;
-	for (; *names; names++) {
+	for (size_t i = 0; *names && i < SUGGEST_NAMES_MAX; names++, i++) {
 		unsigned d;
 
 		if (strlen(*names) > SUGGEST_MAX)
 			continue;
-		d = edit_distance(word, *names);
+		d = edit_distance(word, *names, best_distance);
 		/* As many edits as letters would make anything of anything. */
 		if (d < best_distance && d < strlen(*names) && d < strlen(word)) {
 			best = *names;
@@ -227,13 +242,22 @@ const char *conf_suggest(const char *word, const char *const *names)
 int conf_unknown(struct errors *errors, const config_setting_t *s, const char *what, const char *word,
 		 const char *const *names)
 {
-	const char *guess = conf_suggest(word, names);
 	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+	const char *guess;
 
+	/* Nobody will see it: a guess for each of ten thousand is not worth the time. */
+	if (errors->len >= ERRORS_MAX)
+		return conf_error(errors, s, "unknown %s \"%s\"", what, word);
+	guess = conf_suggest(word, names);
 	if (guess)
 		return conf_error(errors, s, "unknown %s \"%s\": did you mean \"%s\"?", what, word, guess);
-	for (size_t i = 0; names[i]; i++)
+	for (size_t i = 0; names[i]; i++) {
+		if (i == KNOWN_NAMES_MAX) {
+			strbuf_adds(&sb, " and more");
+			break;
+		}
 		strbuf_addf(&sb, "%s%s", i > 0 ? ", " : "", names[i]);
+	}
 	if (sb.error)
 		return sb.error;
 	return conf_error(errors, s, "unknown %s \"%s\": known are %s", what, word, sb.len > 0 ? sb.buf : "none");

@@ -45,6 +45,7 @@ void engine_free(struct engine *e)
 	for (size_t i = 0; i < e->states_len; i++)
 		free(e->states[i]);
 	free(e->states);
+	free(e->inhibitors);
 	ruleset_free(e->rules);
 	restored_done(e);
 	leak_bounds_done(e);
@@ -83,6 +84,7 @@ void engine_end_process(struct engine *e, struct process *p, const struct occasi
 		(void)fit_process(e, p, &end);
 	}
 	condition_exit(e, p, &end);
+	leak_exit(e, p, &end);
 	watch_vanish(e, p, &end);
 	restored_end(e, p->pid, p->start_ns, &end);
 	if (p->is_rebuilding)

@@ -109,8 +109,8 @@ struct incident_saved {
 	uint8_t id[16];
 	uint32_t seq;
 	uint64_t fired_ns, said_ns, peak_value; /* monotonic clock: of the same boot */
-	/* For its end, should rule or subject be gone by then. */
-	uint32_t kind, severity;	/* enum rule_kind, enum severity */
+	/* For its end, should rule or subject be gone by then; what an incident was raised to it also keeps. */
+	uint32_t kind, severity;	/* enum rule_kind; enum severity of its last record */
 	uint64_t value, limit;		/* as last found */
 	uint32_t unit;			/* enum value_unit */
 	struct identity *identity;	/* of the process: borrowed by save, restore takes a reference; may be NULL */

@@ -13,6 +13,8 @@ struct plan {
 	size_t len;
 	struct leak_scale scales[WATCH_SCALES_MAX];
 	size_t scales_len;
+	struct rule_state **inhibitors; /* room for all lists of them */
+	struct rule_state **order;	/* room for the states in the order in which they are judged */
 };
 
 static void look_at_keys(const struct match_group *g, bool *process, bool *device)
@@ -106,11 +108,15 @@ static void drop_dead(struct engine *e, const struct plan *plan)
 
 		w->slots_len = slots_drop_dead(w->slots, w->slots_len);
 		move_rings(e, plan, w->rings);
+		move_rings(e, plan, w->untold);
+		w->has_suspects = false;
 		while ((s = process_next_site(p, &iter))) {
 			if (!s->watch)
 				continue;
 			s->watch->slots_len = slots_drop_dead(s->watch->slots, s->watch->slots_len);
 			move_rings(e, plan, s->watch->rings);
+			/* Its bits are places in the list of scales. */
+			s->watch->suspected = 0;
 		}
 	}
 	for (size_t i = 0; i < e->groups_len; i++)
@@ -162,6 +168,78 @@ static void plan_done(struct plan *plan)
 			free(plan->states[i]);
 	}
 	free(plan->states);
+	free(plan->inhibitors);
+	free(plan->order);
+}
+
+static struct rule_state *plan_find(const struct plan *plan, const char *name)
+{
+	for (size_t i = 0; i < plan->len; i++) {
+		if (strcmp(plan->states[i]->rule->name, name) == 0)
+			return plan->states[i];
+	}
+	return NULL;
+}
+
+/* Once all states have their rules: who silences whom. The first round counts, the second fills in. */
+static void link_inhibitors(const struct plan *plan)
+{
+	struct rule_state **at = plan->inhibitors;
+
+	for (size_t i = 0; i < plan->len; i++) {
+		plan->states[i]->inhibitors = NULL;
+		plan->states[i]->inhibitors_len = 0;
+	}
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < plan->len; i++) {
+			const struct rule *r = plan->states[i]->rule;
+
+			for (size_t k = 0; k < r->inhibits_len; k++) {
+				struct rule_state *to = plan_find(plan, r->inhibits[k]);
+
+				if (to && round == 1)
+					to->inhibitors[to->inhibitors_len] = plan->states[i];
+				if (to)
+					to->inhibitors_len++;
+			}
+		}
+		for (size_t i = 0; i < plan->len && round == 0; i++) {
+			plan->states[i]->inhibitors = at;
+			at += plan->states[i]->inhibitors_len;
+			plan->states[i]->inhibitors_len = 0;
+		}
+	}
+}
+
+/*
+ * As they stand in the file, but for those that silence others: they come before those, since one event may make both
+ * fire. There are no circles, so each round over what is left places at least one; rules of chains are few.
+ */
+static void put_in_order(const struct plan *plan)
+{
+	size_t len = 0, last = SIZE_MAX;
+
+	for (size_t i = 0; i < plan->len; i++)
+		plan->states[i]->is_placed = false;
+	while (len < plan->len && len != last) {
+		last = len;
+		for (size_t i = 0; i < plan->len; i++) {
+			struct rule_state *rs = plan->states[i];
+			bool may = !rs->is_placed;
+
+			for (size_t k = 0; may && k < rs->inhibitors_len; k++)
+				may = rs->inhibitors[k]->is_placed;
+			if (!may)
+				continue;
+			rs->is_placed = true;
+			plan->order[len++] = rs;
+		}
+	}
+	/* Of a set with a circle, which nobody has checked. */
+	for (size_t i = 0; i < plan->len; i++) {
+		if (!plan->states[i]->is_placed)
+			plan->order[len++] = plan->states[i];
+	}
 }
 
 static bool is_reused(const struct plan *plan, const struct rule_state *rs)
@@ -180,14 +258,18 @@ int engine_set_rules(struct engine *e, struct ruleset *rs, uint64_t now_ns, uint
 	_cleanup_free_ struct rule_state **old = NULL;
 	_cleanup_free_ int *scales = NULL;
 	struct occasion o = { .time_ns = now_ns, .real_usec = real_usec };
-	size_t old_len = e->states_len;
+	size_t old_len = e->states_len, inhibits = 0;
 	int r;
 
 	watch_clock(e, now_ns, real_usec);
 	plan.len = rs->len;
+	for (size_t i = 0; i < rs->len; i++)
+		inhibits += rs->rules[i]->inhibits_len;
 	plan.states = calloc(rs->len + 1, sizeof(*plan.states));
+	plan.order = calloc(rs->len + 1, sizeof(*plan.order));
+	plan.inhibitors = calloc(inhibits + 1, sizeof(*plan.inhibitors));
 	scales = calloc(rs->len + 1, sizeof(*scales));
-	if (!plan.states || !scales)
+	if (!plan.states || !plan.order || !plan.inhibitors || !scales)
 		return -ENOMEM;
 	r = plan_make(e, &plan, rs, scales);
 	if (r < 0)
@@ -206,8 +288,12 @@ int engine_set_rules(struct engine *e, struct ruleset *rs, uint64_t now_ns, uint
 		plan.states[i]->is_dead = false;
 		set_rule(e, plan.states[i], rs->rules[i], scales[i], is_new);
 	}
+	link_inhibitors(&plan);
+	put_in_order(&plan);
 	old = TAKE_PTR(e->states);
-	e->states = TAKE_PTR(plan.states);
+	e->states = TAKE_PTR(plan.order);
+	free(e->inhibitors);
+	e->inhibitors = TAKE_PTR(plan.inhibitors);
 	e->states_len = rs->len;
 	gone = e->rules;
 	e->rules = TAKE_PTR(owned);

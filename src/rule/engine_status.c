@@ -11,9 +11,11 @@
 #include "rule/engine_private.h"
 #include "rule/rule_names.h"
 
-static const char *incident_state_name(enum incident_state s)
+static const char *incident_state_name(const struct incident *inc)
 {
-	switch (s) {
+	if (inc->is_inhibited)
+		return "inhibited";
+	switch (inc->state) {
 	case INCIDENT_PENDING:
 		return "pending";
 	case INCIDENT_FIRING:
@@ -173,6 +175,18 @@ static void json_device(struct strbuf *sb, const struct device *dev)
 	strbuf_addc(sb, '}');
 }
 
+/* To whoever listens one that may be over soon fires as before. */
+static const char *json_state(const struct incident *inc)
+{
+	return inc->state == INCIDENT_PENDING ? "pending" : inc->is_inhibited ? "inhibited" : "firing";
+}
+
+static void json_inhibited(struct strbuf *sb, const struct rule_state *rs)
+{
+	if (rs->inhibited)
+		json_u64(sb, "inhibited_count", rs->inhibited);
+}
+
 static void json_rule(struct strbuf *sb, const struct rule_state *rs)
 {
 	if (!rs->incidents) {
@@ -182,17 +196,20 @@ static void json_rule(struct strbuf *sb, const struct rule_state *rs)
 		json_str(sb, "pid", NULL);
 		json_str(sb, "value", NULL);
 		json_str(sb, "limit", NULL);
+		json_inhibited(sb, rs);
 		strbuf_addc(sb, '}');
 	}
 	for (const struct incident *inc = rs->incidents; inc; inc = inc->next) {
 		json_open(sb);
 		json_str(sb, "name", rs->rule->name);
-		json_str(sb, "state", inc->state == INCIDENT_PENDING ? "pending" : "firing");
+		json_str(sb, "state", json_state(inc));
 		json_known(sb, "pid", inc->subject.p ? inc->subject.p->pid : UINT64_MAX);
 		json_str(sb, "scope", rule_scope_name(rs->rule->scope));
 		json_str(sb, "key", inc->subject.g ? inc->subject.g->key : NULL);
 		json_u64(sb, "value", inc->last.value);
 		json_u64(sb, "limit", inc->last.limit);
+		json_str(sb, "severity", severity_name(incident_severity(inc)));
+		json_inhibited(sb, rs);
 		strbuf_addc(sb, '}');
 	}
 }
@@ -391,7 +408,7 @@ static void text_incident(struct strbuf *sb, const struct incident *inc, uint64_
 	const struct process *p = inc->subject.p;
 	char buf[FORMAT_UNITS_MAX];
 
-	strbuf_addf(sb, "%-9s ", incident_state_name(inc->state));
+	strbuf_addf(sb, "%-9s ", incident_state_name(inc));
 	text_escape(sb, inc->rs->rule->name, strlen(inc->rs->rule->name), 64);
 	if (p) {
 		strbuf_addf(sb, "  pid %" PRIu32, p->pid);
@@ -407,7 +424,10 @@ static void text_incident(struct strbuf *sb, const struct incident *inc, uint64_
 	text_quantity(sb, inc->last.value, inc->last.unit);
 	strbuf_adds(sb, ", limit ");
 	text_quantity(sb, inc->last.limit, inc->last.unit);
-	strbuf_addf(sb, ", for %s\n", format_duration(buf, sat_diff(now_ns, inc->since_ns)));
+	strbuf_addf(sb, ", for %s", format_duration(buf, sat_diff(now_ns, inc->since_ns)));
+	if (inc->severity > inc->rs->rule->severity)
+		strbuf_addf(sb, ", raised to %s", severity_name(inc->severity));
+	strbuf_addc(sb, '\n');
 }
 
 static void text_uncovered(const struct engine *e, struct strbuf *sb)

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "model/saturate.h"
+#include "rule/rule_print.h"
 #include "rule/watch.h"
 
 static int copy(char **dst, const char *src)
@@ -53,7 +54,7 @@ static struct site *fill_leak_sites(struct engine *e, struct report *r, const st
 
 	r->sites_len = leak_top_sites(e, rs, p, group, top, &r->growth_sites_bytes);
 	for (size_t i = 0; i < r->sites_len; i++) {
-		r->sites[i].stack = stack_ref(top[i].site->stack);
+		r->sites[i].stack = top[i].site ? stack_ref(top[i].site->stack) : NULL;
 		r->sites[i].bytes = top[i].bytes;
 	}
 	return r->sites_len > 0 ? top[0].site : NULL;
@@ -89,23 +90,17 @@ static void fill_site(struct engine *e, struct report *r, const struct process *
 
 static void fill_leak(struct report *r, const struct finding *f, const struct device *dev)
 {
-	uint64_t free_bytes = dev ? device_free_bytes(dev) : UINT64_MAX;
-	double sec;
-
 	r->growth_bytes_per_hour = f->growth_per_hour;
 	r->leaked_bytes = f->leaked_bytes;
 	r->confidence = f->confidence;
 	r->doubts = f->doubts;
 	if (f->age_ns != ABSENT_U64)
 		r->age_sec = f->age_ns / NSEC_PER_SEC;
-	if (free_bytes == UINT64_MAX || f->growth_per_hour == 0 || f->growth_per_hour == ABSENT_U64)
-		return;
-	sec = (double)free_bytes / (double)f->growth_per_hour * 3600.0;
-	r->full_in_sec = sec < 1e18 ? (uint64_t)sec : ABSENT_U64;
+	r->full_in_sec = finding_full_in_sec(f, dev);
 }
 
-static const struct device *report_device(const struct process *p, const struct site *site, const struct rule *rule,
-					  const struct finding *f, const struct event *ev)
+const struct device *report_device(const struct process *p, const struct site *site, const struct rule *rule,
+				   const struct finding *f, const struct event *ev)
 {
 	int ordinal = site ? site->device : ev && is_of_one_call(rule) ? ev->device : EVENT_NO_DEVICE, slot;
 
@@ -200,6 +195,14 @@ static int fill_group(struct engine *e, struct report *r, const struct rule_stat
 	return fill_device(r, g->device);
 }
 
+int fill_tags(struct report *r, const struct rule *rule)
+{
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+
+	rule_write_tags(&sb, rule);
+	return sb.len > 0 ? strbuf_steal(&sb, &r->tags) : sb.error;
+}
+
 struct report *fill_report(struct engine *e, const struct rule_state *rs, const struct subject *s,
 			   const struct incident *inc, const struct finding *f, enum report_state state,
 			   const struct occasion *o)
@@ -208,10 +211,10 @@ struct report *fill_report(struct engine *e, const struct rule_state *rs, const 
 	const struct rule *rule = rs->rule;
 	int q = 0;
 
-	if (!r || copy(&r->rule, rule->name) < 0 || copy(&r->runbook, rule->runbook) < 0)
+	if (!r || copy(&r->rule, rule->name) < 0 || copy(&r->runbook, rule->runbook) < 0 || fill_tags(r, rule) < 0)
 		return NULL;
 	r->state = state;
-	r->severity = rule->severity;
+	r->severity = inc ? incident_severity(inc) : rule->severity;
 	r->real_usec = o->real_usec;
 	r->scope = rule->scope;
 	if (f) {

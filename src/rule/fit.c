@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "model/saturate.h"
+#include "rule/match.h"
 #include "rule/watch.h"
 
 /* What fit_process puts together before anything is changed. */
@@ -21,13 +22,6 @@ static void fit_done(struct fit *f)
 {
 	free(f->slots);
 	free(f->members);
-}
-
-/* Live bytes and rates can be of many processes together; all else is of one. */
-static bool is_group_rule(const struct rule *r)
-{
-	return (r->kind == RULE_LIVE_BYTES || r->kind == RULE_ALLOC_RATE) && r->scope != SCOPE_PROCESS &&
-	       r->scope != SCOPE_STACK;
 }
 
 static bool is_filtered(const struct rule_state *rs)
@@ -151,7 +145,7 @@ static int fit_rules(struct engine *e, struct fit *f, struct process *p, const s
 		struct rule_state *rs = e->states[i];
 		bool must_wait = rs->has_process_keys && !p->watch->is_identified;
 
-		if (is_group_rule(rs->rule)) {
+		if (rule_is_of_group(rs->rule)) {
 			f->is_waiting = f->is_waiting || must_wait;
 			r = must_wait ? 0 : fit_group_rule(e, f, rs, p, o);
 			if (r < 0)
@@ -279,7 +273,7 @@ int fit_process(struct engine *e, struct process *p, const struct occasion *o)
 /* Does the rule speak about this group? A filtered group is its rule's own. */
 static bool fits_group(const struct rule_state *rs, const struct group *g)
 {
-	if (!is_group_rule(rs->rule) || rs->rule->scope != g->scope)
+	if (!rule_is_of_group(rs->rule) || rs->rule->scope != g->scope)
 		return false;
 	if (g->filter || is_filtered(rs))
 		return g->filter == rs;
@@ -333,7 +327,7 @@ int fit_device(struct engine *e, struct device *dev, const struct occasion *o)
 	for (size_t i = 0; !g && i < e->states_len; i++) {
 		const struct rule_state *rs = e->states[i];
 
-		if (is_group_rule(rs->rule) && rs->rule->scope == SCOPE_DEVICE && !is_filtered(rs))
+		if (rule_is_of_group(rs->rule) && rs->rule->scope == SCOPE_DEVICE && !is_filtered(rs))
 			return group_get(e, SCOPE_DEVICE, NULL, dev->uuid, dev, o, &g);
 	}
 	return g ? fit_group(e, g, o) : 0;

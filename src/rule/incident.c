@@ -16,6 +16,12 @@ static bool has_passed(uint64_t since_ns, uint64_t now_ns, uint64_t wait_ns)
 	return now_ns >= since_ns && now_ns - since_ns >= wait_ns;
 }
 
+/* Which of the rule's counts one that fires is in. */
+static uint32_t *count_of(const struct incident *inc)
+{
+	return inc->is_inhibited ? &inc->rs->held : inc->is_over_max ? &inc->rs->over : &inc->rs->firing;
+}
+
 static void incident_unlink(struct engine *e, struct incident *inc)
 {
 	struct rule_state *rs = inc->rs;
@@ -28,10 +34,8 @@ static void incident_unlink(struct engine *e, struct incident *inc)
 		inc->next->prev = inc->prev;
 	if (inc->state == INCIDENT_PENDING)
 		rs->pending--;
-	else if (inc->is_over_max)
-		rs->over--;
 	else
-		rs->firing--;
+		(*count_of(inc))--;
 	if (inc->slot)
 		inc->slot->incident = NULL;
 	if (inc->subject.p)
@@ -48,14 +52,14 @@ static bool incident_evict(struct engine *e, const struct rule_state *for_rs)
 	for (size_t i = 0; i < e->states_len; i++) {
 		struct rule_state *rs = e->states[i];
 
-		if (rs->rule->severity < for_rs->rule->severity && rs->over + rs->pending > 0 &&
+		if (rs->rule->severity < for_rs->rule->severity && rs->over + rs->pending + rs->held > 0 &&
 		    (!least || rs->rule->severity < least->rule->severity))
 			least = rs;
 	}
 	if (!least)
 		return false;
 	for (struct incident *inc = least->incidents; inc; inc = inc->next) {
-		if (inc->is_said || (inc->state != INCIDENT_PENDING && !inc->is_over_max))
+		if (inc->is_said || (inc->state != INCIDENT_PENDING && !inc->is_over_max && !inc->is_inhibited))
 			continue;
 		incident_unlink(e, inc);
 		return true;
@@ -128,33 +132,52 @@ static void new_id(struct engine *e, uint8_t id[16])
 		e->ops.random_id(id, e->userdata);
 }
 
-/* The end of an incident that was said to fire is always said: whoever was woken must hear that it is over. */
+static bool is_risen(const struct incident *inc)
+{
+	return inc->severity > inc->said_severity;
+}
+
+/* The end of an incident that was said to fire is always said: whoever was woken must hear that it is over. So is that
+ * it has got worse. */
 static void incident_say(struct engine *e, struct incident *inc, enum report_state state, const struct finding *f,
 			 const struct occasion *o)
 {
 	inc->said_ns = o->time_ns;
-	if (state != STATE_RESOLVED && !budget_take(e, inc->rs, o->time_ns))
+	if (state != STATE_RESOLVED && !is_risen(inc) && !budget_take(e, inc->rs, o->time_ns))
 		return;
 	inc->is_said = true;
+	inc->said_severity = incident_severity(inc);
 	inc->seq++;
 	send(e, inc->rs, fill_report(e, inc->rs, &inc->subject, inc, f, state, o));
 }
 
-static void incident_fire(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
+static bool is_silenced(struct engine *e, const struct incident *inc)
+{
+	return incident_is_inhibited(e, inc->rs, &inc->subject);
+}
+
+/* One that fires and has not been said: says it, unless an inhibitor has, or too many others have been. */
+static void incident_place(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
 {
 	struct rule_state *rs = inc->rs;
 
+	inc->is_inhibited = is_silenced(e, inc);
+	inc->is_over_max = !inc->is_inhibited && rs->rule->max_incidents > 0 && rs->firing >= rs->rule->max_incidents;
+	(*count_of(inc))++;
+	if (inc->is_inhibited)
+		rs->inhibited++;
+	else if (!inc->is_over_max)
+		incident_say(e, inc, STATE_FIRING, f, o);
+}
+
+static void incident_fire(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
+{
 	inc->state = INCIDENT_FIRING;
 	inc->since_ns = inc->fired_ns = inc->said_ns = o->time_ns;
 	new_id(e, inc->id);
-	rs->pending--;
-	if (rs->rule->max_incidents > 0 && rs->firing >= rs->rule->max_incidents) {
-		inc->is_over_max = true;
-		rs->over++;
-		return;
-	}
-	rs->firing++;
-	incident_say(e, inc, STATE_FIRING, f, o);
+	inc->rs->pending--;
+	(void)incident_rise(e, inc, f, o);
+	incident_place(e, inc, f, o);
 }
 
 struct incident *incident_continue(struct engine *e, const struct subject *s, struct slot *slot,
@@ -172,7 +195,13 @@ struct incident *incident_continue(struct engine *e, const struct subject *s, st
 	inc->seq = saved->seq;
 	inc->fired_ns = saved->fired_ns;
 	inc->peak_value = saved->peak_value;
-	incident_say(e, inc, STATE_REPEAT, f, o);
+	inc->said_severity = (enum severity)saved->severity;
+	/* What it was raised to stays, but not what the rule itself said once. */
+	if (inc->rs->rule->escalate.is_set)
+		inc->severity = inc->said_severity;
+	(void)incident_rise(e, inc, f, o);
+	if (!is_silenced(e, inc))
+		incident_say(e, inc, STATE_REPEAT, f, o);
 	return inc;
 }
 
@@ -183,22 +212,44 @@ static void incident_resolve(struct engine *e, struct incident *inc, const struc
 	incident_unlink(e, inc);
 }
 
-/* At a tick: says a firing incident again, or for the first time if that was held back. */
-static void incident_repeat(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
+static bool is_repeat_due(const struct incident *inc, uint64_t now_ns)
+{
+	const struct rule *r = inc->rs->rule;
+
+	return r->repeat_ns > 0 && has_passed(inc->said_ns, now_ns, r->repeat_ns);
+}
+
+/* One that was held back: may it be said by now? */
+static void incident_try(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
 {
 	struct rule_state *rs = inc->rs;
 
-	if (inc->is_over_max) {
-		if (rs->firing >= rs->rule->max_incidents)
-			return;
-		inc->is_over_max = false;
-		rs->over--;
-		rs->firing++;
-		incident_say(e, inc, STATE_FIRING, f, o);
+	if (inc->is_inhibited ? is_silenced(e, inc) : rs->firing >= rs->rule->max_incidents)
+		return;
+	(*count_of(inc))--;
+	incident_place(e, inc, f, o);
+}
+
+/* Says a firing incident again: at once where it has got worse, else at a tick when it is time, or for the first time
+ * if that was held back. */
+static void incident_repeat(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
+{
+	bool is_due;
+
+	if (inc->is_inhibited || inc->is_over_max) {
+		if (!o->ev)
+			incident_try(e, inc, f, o);
 		return;
 	}
-	if (rs->rule->repeat_ns > 0 && has_passed(inc->said_ns, o->time_ns, rs->rule->repeat_ns))
+	is_due = !o->ev && is_repeat_due(inc, o->time_ns);
+	if (!is_due && !is_risen(inc))
+		return;
+	if (!is_silenced(e, inc)) {
 		incident_say(e, inc, inc->is_said ? STATE_REPEAT : STATE_FIRING, f, o);
+	} else if (is_due) {
+		inc->rs->inhibited++;
+		inc->said_ns = o->time_ns;
+	}
 }
 
 void incident_update(struct engine *e, const struct subject *s, struct slot *slot, uint64_t for_ns,
@@ -228,8 +279,8 @@ void incident_update(struct engine *e, const struct subject *s, struct slot *slo
 			inc->since_ns = o->time_ns;
 			break;
 		}
-		if (!o->ev)
-			incident_repeat(e, inc, f, o);
+		(void)incident_rise(e, inc, f, o);
+		incident_repeat(e, inc, f, o);
 		return;
 	case INCIDENT_RESOLVING:
 		if (!f->is_below) {
@@ -257,16 +308,16 @@ void incident_vanish(struct engine *e, struct incident *inc, const struct occasi
 void incident_single(struct engine *e, const struct subject *s, struct rule_state *rs, const struct finding *f,
 		     const struct occasion *o)
 {
-	struct report *r;
+	struct incident single = { .rs = rs, .subject = *s, .seq = 1 };
 
+	if (incident_is_inhibited(e, rs, s)) {
+		rs->inhibited++;
+		return;
+	}
 	if (!budget_take(e, rs, o->time_ns))
 		return;
-	r = fill_report(e, rs, s, NULL, f, STATE_FIRING, o);
-	if (r) {
-		new_id(e, r->incident);
-		r->seq = 1;
-	}
-	send(e, rs, r);
+	new_id(e, single.id);
+	send(e, rs, fill_report(e, rs, s, &single, f, STATE_FIRING, o));
 }
 
 void incident_restart(struct incident *inc, uint64_t now_ns)
@@ -288,7 +339,11 @@ void incident_summarize(struct engine *e, struct rule_state *rs, const struct oc
 	rs->over_said = rs->over;
 	rs->summary_ns = o->time_ns;
 	r = fill_report(e, rs, &nobody, NULL, NULL, STATE_FIRING, o);
-	if (r)
+	if (r) {
 		r->others = rs->over;
+		/* As loud as the worst of them. */
+		for (const struct incident *inc = rs->incidents; inc; inc = inc->next)
+			r->severity = inc->is_over_max ? MAX(r->severity, incident_severity(inc)) : r->severity;
+	}
 	send(e, rs, r);
 }

@@ -65,6 +65,9 @@ struct incident {
 	enum incident_state state;
 	bool is_said; /* a record of it was written */
 	bool is_over_max; /* beyond max_incidents: in the summary only */
+	bool is_inhibited; /* fires, was never said, and an inhibitor is why */
+	enum severity severity; /* what it was raised to; the rule's own counts where that is higher */
+	enum severity said_severity; /* of its last record */
 	uint8_t id[16];
 	uint32_t seq;
 	uint64_t since_ns; /* of the state */
@@ -98,6 +101,11 @@ void restored_tick(struct engine *e, const struct occasion *o);
 /* ... and of all that are about a process, which ends. */
 void restored_end(struct engine *e, uint32_t pid, uint64_t start_ns, const struct occasion *o);
 void restored_done(struct engine *e);
+
+/* Does the incident of an earlier daemon, of which nobody has heard an end, silence others about this subject? */
+bool restored_inhibits(const struct engine *e, const struct rule_state *by, const struct subject *s);
+/* Its severity in records: never less than that of its rule. */
+enum severity incident_severity(const struct incident *inc);
 
 /* Time has jumped: what was waiting waits anew. */
 void incident_restart(struct incident *inc, uint64_t now_ns);

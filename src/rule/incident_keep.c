@@ -46,7 +46,7 @@ static struct incident_saved saved_of(const struct rule_state *rs, const struct 
 		.said_ns = inc->said_ns,
 		.peak_value = inc->peak_value,
 		.kind = rs->rule->kind,
-		.severity = rs->rule->severity,
+		.severity = MAX(inc->said_severity, rs->rule->severity),
 		.value = inc->last.value,
 		.limit = inc->last.limit,
 		.unit = inc->last.unit,
@@ -149,6 +149,31 @@ static bool is_about(const struct restored *r, const struct subject *s)
 	return s->g && r->s.pid == 0 && r->s.scope == s->g->scope && r->s.key && strcmp(r->s.key, s->g->key) == 0;
 }
 
+/* As is_about(), but a rule may speak of a site, of the process or of a group that it is a member of. */
+static bool is_about_any(const struct restored *r, const struct subject *s)
+{
+	if (!s->p)
+		return is_about(r, s);
+	if (r->s.pid)
+		return r->s.pid == s->p->pid && r->s.start_ns == s->p->start_ns;
+	for (size_t i = 0; i < s->p->watch->members_len; i++) {
+		const struct membership *m = &s->p->watch->members[i];
+
+		if (membership_holds(s->p, m) && m->g->scope == r->s.scope && r->s.key && strcmp(m->g->key, r->s.key) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool restored_inhibits(const struct engine *e, const struct rule_state *by, const struct subject *s)
+{
+	for (size_t i = 0; i < e->restored_len; i++) {
+		if (is_about_any(e->restored[i], s) && restored_rule(e, e->restored[i]) == by)
+			return true;
+	}
+	return false;
+}
+
 static bool fires_still(const struct restored *r, const struct finding *f)
 {
 	if (f->is_above)
@@ -226,6 +251,16 @@ static int fill_subject(struct engine *e, const struct restored *r, struct repor
 	return rep->id ? 0 : -ENOMEM;
 }
 
+/* The rule's own, unless it has been raised over that. */
+static enum severity restored_severity(const struct rule_state *rs, const struct restored *r)
+{
+	const enum severity said = (enum severity)r->s.severity;
+
+	if (!rs)
+		return said;
+	return rs->rule->escalate.is_set ? MAX(said, rs->rule->severity) : rs->rule->severity;
+}
+
 /* Whoever was woken must hear that it is over, though little is known of the subject. */
 static void resolve(struct engine *e, struct restored *r, const struct occasion *o)
 {
@@ -238,8 +273,10 @@ static void resolve(struct engine *e, struct restored *r, const struct occasion 
 	}
 	if (rs && rs->rule->runbook)
 		rep->runbook = strdup(rs->rule->runbook);
+	if (rs && fill_tags(rep, rs->rule) < 0)
+		e->no_memory++;
 	rep->state = STATE_RESOLVED;
-	rep->severity = rs ? rs->rule->severity : (enum severity)r->s.severity;
+	rep->severity = restored_severity(rs, r);
 	rep->real_usec = o->real_usec;
 	rep->scope = (enum rule_scope)r->s.scope;
 	memcpy(rep->incident, r->s.id, sizeof(rep->incident));

@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define TEXTS 13
+#define TEXTS 14
 
 static void texts_of(struct identity *id, char **ret[TEXTS])
 {
 	char **const all[TEXTS] = { &id->comm,	    &id->exe,	    &id->cmdline, &id->user, &id->cgroup,
 				    &id->unit,	    &id->user_unit, &id->container, &id->runtime, &id->pod,
-				    &id->slice,	    &id->slurm_job, &id->parent };
+				    &id->slice,	    &id->slurm_job, &id->parent, &id->tag };
 
 	for (size_t i = 0; i < TEXTS; i++)
 		ret[i] = all[i];

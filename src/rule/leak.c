@@ -11,6 +11,9 @@
 
 /* Counters a ring may have before the coarse levels are given up: 4.8 KiB for each site of each scale. */
 #define LEAK_SLOTS_MAX 300
+#define LEAK_SLOTS_BACK_MAX 100
+/* More freed late, as a share of what is kept, and what is kept may live long and no more. */
+#define LATE_MAX 0.5
 
 void leak_scale_init(struct leak_scale *s, const struct rule *r)
 {
@@ -20,6 +23,9 @@ void leak_scale_init(struct leak_scale *s, const struct rule *r)
 		s->max_group /= 2;
 	/* The judged epochs, the group of the newest ones that is not judged, and the current one. */
 	s->slots = s->max_group * (s->epochs + 1) + 1;
+	/* As many epochs again, to see how the growth came about, where that is not too much. */
+	if (s->slots + s->max_group * s->epochs <= LEAK_SLOTS_BACK_MAX)
+		s->slots += s->max_group * s->epochs;
 }
 
 struct leak_ring *leak_ring_new(const struct leak_scale *s, uint64_t now_ns, uint64_t bytes)
@@ -40,7 +46,6 @@ void leak_ring_clear(struct leak_ring *ring, const struct leak_scale *s)
 {
 	memset(ring->slot, 0, 2 * (size_t)s->slots * sizeof(ring->slot[0]));
 	ring->origin_ns = ring->older = ring->window = 0;
-	ring->late = 0;
 }
 
 static uint64_t *leak_history(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
@@ -48,12 +53,78 @@ static uint64_t *leak_history(struct leak_ring *ring, const struct leak_scale *s
 	return &ring->slot[s->slots + epoch % s->slots];
 }
 
+static uint64_t history_of(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
+{
+	return ring->slot[s->slots + epoch % s->slots];
+}
+
+void leak_ring_set_remade(struct leak_ring *ring, bool is_remade)
+{
+	ring->is_remade = is_remade;
+}
+
+/* What has been added in an epoch and is still there; ring->newest - epoch is less than slots. */
+static uint64_t leak_born(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
+{
+	if (!ring->is_remade)
+		return ring->slot[epoch % s->slots];
+	return epoch < ring->newest ? sat_diff(history_of(ring, s, epoch + 1), history_of(ring, s, epoch)) : 0;
+}
+
+uint64_t leak_late_age(const struct leak_scale *s, uint32_t group)
+{
+	uint64_t quarter = (uint64_t)s->epochs * group / 4;
+
+	return MAX(quarter, 2u) * s->epoch_ns;
+}
+
+static void lives_forget(struct leak_lives *l, uint64_t now_ns)
+{
+	double passed = (double)sat_diff(now_ns, l->since_ns) / (double)NSEC_PER_SEC;
+
+	/* Often enough for the youngest. */
+	if (passed < LEAK_LIVES_MEMORY / 4.0)
+		return;
+	for (int i = 0; i < LEAK_LIVES; i++) {
+		if (l->bytes[i] > 0)
+			l->bytes[i] *= (float)exp2(-passed / LEAK_LIVES_MEMORY / (double)(UINT64_C(1) << i));
+	}
+	l->since_ns = now_ns;
+}
+
+static int lives_bucket(uint64_t age_ns)
+{
+	uint64_t sec = age_ns / NSEC_PER_SEC;
+	int i = 0;
+
+	while (sec > 1 && i < LEAK_LIVES - 1) {
+		sec /= 2;
+		i++;
+	}
+	return i;
+}
+
+void leak_lives_add(struct leak_lives *l, uint64_t now_ns, uint64_t age_ns, uint64_t bytes)
+{
+	lives_forget(l, now_ns);
+	l->bytes[lives_bucket(age_ns)] += (float)bytes;
+}
+
+double leak_lives_beyond(struct leak_lives *l, uint64_t now_ns, uint64_t age_ns)
+{
+	double sum = 0;
+
+	lives_forget(l, now_ns);
+	/* The bucket that the age lies in is taken whole: what is a little younger counts as well. */
+	for (int i = lives_bucket(age_ns); i < LEAK_LIVES; i++)
+		sum += (double)l->bytes[i];
+	return sum;
+}
+
 void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
 {
 	if (epoch <= ring->newest)
 		return;
-	if (ring->late > 0)
-		ring->late *= exp2(-(double)(epoch - ring->newest) / s->epochs);
 	if (epoch - ring->newest >= s->slots) {
 		(void)sat_add(&ring->older, ring->window);
 		memset(ring->slot, 0, s->slots * sizeof(ring->slot[0]));
@@ -72,7 +143,7 @@ void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint6
 		*slot = 0;
 		history = leak_history(ring, s, ring->newest);
 		*history = ring->older;
-		(void)sat_add(history, sat_diff(ring->window, young));
+		(void)sat_add(history, ring->is_remade ? ring->window : sat_diff(ring->window, young));
 	}
 }
 
@@ -106,8 +177,6 @@ void leak_ring_sub(struct leak_ring *ring, const struct leak_scale *s, uint64_t 
 
 	leak_ring_advance(ring, s, birth_ns / s->epoch_ns);
 	slot = leak_slot(ring, s, birth_ns);
-	if (!slot || ring->newest - birth_ns / s->epoch_ns > (s->epochs + 1) / 2)
-		ring->late += (double)bytes;
 	if (slot) {
 		uint64_t taken = sat_sub(slot, bytes);
 
@@ -145,9 +214,21 @@ void leak_ring_merge(struct leak_ring *ring, struct leak_ring *from, const struc
 		(void)sat_add(leak_history(ring, s, i), *leak_history(from, s, i));
 	}
 	(void)sat_add(&ring->older, from->older);
-	ring->late += from->late;
+	ring->is_remade = ring->is_remade && from->is_remade;
 	/* A block that one had in older may be taken from a slot of the other's, and the reverse: the sum is right. */
 	ring->origin_ns = MIN(ring->origin_ns, from->origin_ns);
+}
+
+void leak_ring_sum(struct leak_ring *sum, struct leak_ring *from, const struct leak_scale *s)
+{
+	sum->is_remade = false;
+	for (uint64_t back = 0; back < s->slots && back <= sum->newest; back++) {
+		uint64_t epoch = sum->newest - back;
+
+		sum->slot[epoch % s->slots] += sat_add(&sum->window, leak_born(from, s, epoch));
+		(void)sat_add(leak_history(sum, s, epoch), history_of(from, s, epoch));
+	}
+	sum->origin_ns = MIN(sum->origin_ns, from->origin_ns);
 }
 
 /* Bytes of the group-th part of the window, 0 = the newest that is judged. Epochs before the first are empty. */
@@ -160,26 +241,38 @@ static uint64_t leak_part(const struct leak_ring *ring, const struct leak_scale 
 		/* back epochs before the current one, which is not yet over. */
 		if (back > epoch || ring->newest - (epoch - back) >= s->slots)
 			break;
-		sum += ring->slot[(epoch - back) % s->slots];
+		sum += leak_born(ring, s, epoch - back);
 	}
 	return sum;
 }
 
+bool leak_is_refuted(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group, double late)
+{
+	double kept = 0;
+
+	/* Of what is made anew each time, the age says nothing. */
+	if (ring->is_remade || late <= 0)
+		return false;
+	for (uint32_t i = 0; i < s->epochs; i++)
+		kept += (double)leak_part(ring, s, epoch, group, i);
+	return late > LATE_MAX * kept;
+}
+
 /* The lowest that the history fell in a group of epochs, of which last is the newest. */
-static uint64_t leak_trough(struct leak_ring *ring, const struct leak_scale *s, uint64_t last, uint32_t group)
+static uint64_t leak_trough(const struct leak_ring *ring, const struct leak_scale *s, uint64_t last, uint32_t group)
 {
 	uint64_t low = UINT64_MAX;
 
 	for (uint64_t back = 0; back < group && back <= last; back++) {
 		if (ring->newest - (last - back) < s->slots)
-			low = MIN(low, *leak_history(ring, s, last - back));
+			low = MIN(low, history_of(ring, s, last - back));
 	}
 	/* So long ago that it is not known: nothing. */
 	return low == UINT64_MAX ? 0 : low;
 }
 
 /* By how much the troughs have risen while the judged epochs went by. */
-static uint64_t leak_rise(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group)
+static uint64_t leak_rise(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group)
 {
 	uint64_t window = (uint64_t)group * s->epochs;
 
@@ -224,13 +317,23 @@ static void leak_look_back(const struct leak_ring *ring, const struct leak_scale
 			break;
 		run++;
 	}
+	e->slowing = 1;
+	if (run >= 4) {
+		double newer = 0, older = 0;
+
+		for (uint32_t i = 0; i < run / 2; i++) {
+			newer += (double)leak_part(ring, s, epoch, group, i);
+			older += (double)leak_part(ring, s, epoch, group, run - 1 - i);
+		}
+		e->slowing = ratio(older, newer);
+	}
 	e->is_run_cut = run == reach;
-	/* The group of the newest ones and the current epoch, which are not judged. */
-	e->run_ns = s->epoch_ns * ((uint64_t)group * (run + 1) + 1);
+	/* And the newest ones, which are not judged. */
+	e->run_ns = s->epoch_ns * group * (run + 1);
 }
 
-static void leak_judge_level(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r,
-			     uint64_t min_bytes, uint64_t epoch, uint32_t group, struct leak_verdict *v)
+void leak_judge_level(const struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t min_bytes,
+		      uint64_t epoch, uint32_t group, const struct leak_frees *frees, struct leak_verdict *v)
 {
 	uint64_t total = 0, newer = 0, older = 0, max = 0;
 	uint32_t occupied = 0, half = s->epochs / 2, newest_occupied = UINT32_MAX;
@@ -267,14 +370,16 @@ static void leak_judge_level(struct leak_ring *ring, const struct leak_scale *s,
 		.steadiness = ratio((double)newer, (double)older),
 		.rise = ratio(rise, (double)total),
 		.biggest = ratio((double)max, (double)total),
-		.late = ratio(ring->late, (double)total),
+		.late = ring->is_remade ? 0 : ratio(frees->late, (double)total),
+		.freed = ring->is_remade ? 0 : ratio(frees->all, (double)total),
 	};
 	leak_look_back(ring, s, epoch, group, total, &v->evidence);
 }
 
-void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t min_bytes,
-		uint64_t epoch, uint32_t group, struct leak_verdict *ret)
+void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, struct leak_lives *lives,
+		uint64_t min_bytes, uint64_t epoch, uint32_t group, struct leak_verdict *ret)
 {
+	const uint64_t now_ns = epoch * s->epoch_ns;
 	struct leak_verdict v;
 
 	leak_ring_advance(ring, s, epoch);
@@ -287,13 +392,19 @@ void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct
 		return;
 	}
 	for (uint32_t g = 1; g <= s->max_group; g *= 2) {
-		leak_judge_level(ring, s, r, min_bytes, epoch, g, &v);
-		if (v.is_growing) {
+		const struct leak_frees frees = {
+			.late = lives ? leak_lives_beyond(lives, now_ns, leak_late_age(s, g)) : 0,
+			.all = lives ? leak_lives_beyond(lives, now_ns, 0) : 0,
+		};
+
+		leak_judge_level(ring, s, r, min_bytes, epoch, g, &frees, &v);
+		if (v.is_growing && !leak_is_refuted(ring, s, epoch, g, frees.late)) {
 			*ret = v;
 			return;
 		}
 	}
-	leak_judge_level(ring, s, r, min_bytes, epoch, group, ret);
+	leak_judge_level(ring, s, r, min_bytes, epoch, group, &(struct leak_frees){ 0 }, ret);
+	ret->is_growing = false;
 }
 
 uint64_t leak_mature(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group)
@@ -311,7 +422,7 @@ uint64_t leak_between(const struct leak_ring *ring, const struct leak_scale *s, 
 	uint64_t sum = 0, oldest = ring->newest >= s->slots ? ring->newest - s->slots + 1 : 0;
 
 	for (uint64_t epoch = MAX(first, oldest); epoch <= MIN(last, ring->newest); epoch++)
-		sum += ring->slot[epoch % s->slots];
+		sum += leak_born(ring, s, epoch);
 	return sum;
 }
 

@@ -24,6 +24,58 @@ static uint64_t site_id(const struct site *s)
 	return f ? f->id : 0;
 }
 
+/* It has stopped before at more than it holds now: it will be less than that again. */
+#define BOUND_SLACK 1.2
+
+static double late_frees(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
+{
+	const struct leak_scale *ls = &e->scales[scale];
+
+	return leak_lives_beyond(&s->watch->lives, epoch * ls->epoch_ns, leak_late_age(ls, group));
+}
+
+bool leak_site_counts(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
+{
+	struct leak_ring *ring = s->watch ? s->watch->rings[scale] : NULL;
+	double share;
+
+	if (!ring)
+		return false;
+	leak_ring_advance(ring, &e->scales[scale], epoch);
+	if (ring->window == 0 ||
+	    leak_is_refuted(ring, &e->scales[scale], epoch, group, late_frees(e, s, scale, epoch, group)))
+		return false;
+	share = leak_bound_share(e, s);
+	return share == 0 || share >= BOUND_SLACK;
+}
+
+struct leak_ring *leak_sum_sites(struct engine *e, const struct process *p, int scale, uint64_t epoch, uint32_t group,
+				 struct leak_frees *ret_frees)
+{
+	struct leak_ring *sum = leak_ring_new(&e->scales[scale], epoch * e->scales[scale].epoch_ns, 0);
+	size_t iter = 0;
+	struct site *s;
+
+	if (!sum)
+		return NULL;
+	sum->origin_ns = UINT64_MAX;
+	*ret_frees = (struct leak_frees){ 0 };
+	while ((s = process_next_site(p, &iter))) {
+		if (!leak_site_counts(e, s, scale, epoch, group))
+			continue;
+		leak_ring_sum(sum, s->watch->rings[scale], &e->scales[scale]);
+		ret_frees->late += late_frees(e, s, scale, epoch, group);
+		ret_frees->all += leak_lives_beyond(&s->watch->lives, epoch * e->scales[scale].epoch_ns, 0);
+	}
+	if (p->watch->untold[scale]) {
+		leak_ring_advance(p->watch->untold[scale], &e->scales[scale], epoch);
+		leak_ring_sum(sum, p->watch->untold[scale], &e->scales[scale]);
+	}
+	if (sum->origin_ns == UINT64_MAX)
+		sum->origin_ns = 0;
+	return sum;
+}
+
 size_t leak_top_sites(struct engine *e, const struct rule_state *rs, const struct process *p, uint32_t group,
 		      struct leak_share ret[REPORT_SITES_MAX], uint64_t *ret_total)
 {
@@ -31,12 +83,17 @@ size_t leak_top_sites(struct engine *e, const struct rule_state *rs, const struc
 	uint64_t total = 0;
 	struct site *s;
 
+	if (p->watch->untold[rs->scale]) {
+		total = leak_mature(p->watch->untold[rs->scale], &e->scales[rs->scale], rs->leak_epoch, group);
+		if (total > 0)
+			ret[len++] = (struct leak_share){ .bytes = total };
+	}
 	while ((s = process_next_site(p, &iter))) {
 		struct leak_ring *ring = s->watch ? s->watch->rings[rs->scale] : NULL;
 		uint64_t bytes;
 		size_t at;
 
-		if (!ring || ring->window == 0)
+		if (!ring || !leak_site_counts(e, s, rs->scale, rs->leak_epoch, group))
 			continue;
 		bytes = leak_mature(ring, &e->scales[rs->scale], rs->leak_epoch, group);
 		if (bytes == 0)

@@ -7,15 +7,48 @@
 #include "base/strbuf.h"
 #include "base/text.h"
 
-static const char *const match_key_names[MATCH_KEY_MAX] = {
-	[MATCH_COMM] = "comm",		 [MATCH_CMDLINE] = "cmdline", [MATCH_EXE] = "exe",
-	[MATCH_CGROUP] = "cgroup",	 [MATCH_UNIT] = "unit",	      [MATCH_USER] = "user",
-	[MATCH_CONTAINER] = "container", [MATCH_DEVICE] = "device",
+const char *const match_key_names[] = {
+	[MATCH_COMM] = "comm",		 [MATCH_CMDLINE] = "cmdline",	  [MATCH_EXE] = "exe",
+	[MATCH_CGROUP] = "cgroup",	 [MATCH_UNIT] = "unit",		  [MATCH_USER] = "user",
+	[MATCH_CONTAINER] = "container", [MATCH_DEVICE] = "device",	  [MATCH_SLICE] = "slice",
+	[MATCH_POD] = "pod",		 [MATCH_SLURM_JOB] = "slurm_job", [MATCH_RUNTIME] = "runtime",
+	[MATCH_PARENT] = "parent",	 [MATCH_TAG] = "tag",		  [MATCH_KEY_MAX] = NULL,
 };
 
 const char *match_key_name(enum match_key k)
 {
 	return k < MATCH_KEY_MAX ? match_key_names[k] : NULL;
+}
+
+bool rule_is_of_group(const struct rule *r)
+{
+	return (r->kind == RULE_LIVE_BYTES || r->kind == RULE_ALLOC_RATE) && r->scope != SCOPE_PROCESS &&
+	       r->scope != SCOPE_STACK;
+}
+
+static bool has_pattern(const struct match_group *g, size_t key, const char *text)
+{
+	for (size_t i = 0; i < g->key[key].len; i++) {
+		if (strcmp(pattern_text(g->key[key].patterns[i]), text) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool match_group_within(const struct match_group *a, const struct match_group *b)
+{
+	/* Each key of b must be one that a asks for as well, and take all that a takes. */
+	for (size_t k = 0; b && k < MATCH_KEY_MAX; k++) {
+		if (b->key[k].len == 0)
+			continue;
+		if (!a || a->key[k].len == 0)
+			return false;
+		for (size_t i = 0; i < a->key[k].len; i++) {
+			if (!has_pattern(b, k, pattern_text(a->key[k].patterns[i])))
+				return false;
+		}
+	}
+	return true;
 }
 
 void match_group_done(struct match_group *g)
@@ -61,6 +94,42 @@ struct subject {
 	char device_index[16]; /* "" = not known */
 };
 
+static const char *id_text(const struct identity *id, enum match_key k)
+{
+	switch (k) {
+	case MATCH_COMM:
+		return id->comm;
+	case MATCH_CMDLINE:
+		return id->cmdline;
+	case MATCH_EXE:
+		return id->exe;
+	case MATCH_CGROUP:
+		return id->cgroup;
+	case MATCH_UNIT:
+		return id->unit ? id->unit : id->user_unit;
+	case MATCH_USER:
+		return id->user;
+	case MATCH_CONTAINER:
+		return id->container;
+	case MATCH_SLICE:
+		return id->slice;
+	case MATCH_POD:
+		return id->pod;
+	case MATCH_SLURM_JOB:
+		return id->slurm_job;
+	case MATCH_RUNTIME:
+		return id->runtime;
+	case MATCH_PARENT:
+		return id->parent;
+	case MATCH_TAG:
+		return id->tag;
+	case MATCH_DEVICE:
+	case MATCH_KEY_MAX:
+		break;
+	}
+	return NULL;
+}
+
 static bool key_matches(const struct rule *r, const struct match_group *g, enum match_key k, const struct subject *s)
 {
 	const struct identity *id = s->id;
@@ -68,26 +137,7 @@ static bool key_matches(const struct rule *r, const struct match_group *g, enum 
 
 	if (k == MATCH_DEVICE)
 		return any_matches(r, g, k, s->device_uuid) || any_matches(r, g, k, index);
-	if (!id)
-		return false;
-	switch (k) {
-	case MATCH_COMM:
-		return any_matches(r, g, k, id->comm);
-	case MATCH_CMDLINE:
-		return any_matches(r, g, k, id->cmdline);
-	case MATCH_EXE:
-		return any_matches(r, g, k, id->exe);
-	case MATCH_CGROUP:
-		return any_matches(r, g, k, id->cgroup);
-	case MATCH_UNIT:
-		return any_matches(r, g, k, id->unit ? id->unit : id->user_unit);
-	case MATCH_USER:
-		return any_matches(r, g, k, id->user);
-	case MATCH_CONTAINER:
-		return any_matches(r, g, k, id->container);
-	default:
-		return false;
-	}
+	return id && any_matches(r, g, k, id_text(id, k));
 }
 
 static bool group_matches(const struct rule *r, const struct match_group *g, const struct subject *s)

@@ -47,6 +47,7 @@ void report_free(struct report *r)
 	free(r->rule);
 	free(r->runbook);
 	free(r->message);
+	free(r->tags);
 	free(r->scope_key);
 	identity_unref(r->id);
 	free(r->device_uuid);

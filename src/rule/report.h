@@ -54,6 +54,7 @@ struct report {
 	uint64_t real_usec;	/* wall clock of the event */
 	char *rule;		/* NULL for the daemon's own records */
 	char *runbook, *message; /* from the rule, may be NULL; message is expanded already */
+	char *tags;		/* of the rule, with commas between them; NULL = none */
 	uint8_t incident[16];
 	uint32_t seq;		/* 0 = no incident */
 	enum rule_scope scope;

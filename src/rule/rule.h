@@ -68,6 +68,12 @@ enum match_key {
 	MATCH_USER,
 	MATCH_CONTAINER,
 	MATCH_DEVICE, /* uuid or index in decimal */
+	MATCH_SLICE,
+	MATCH_POD,	 /* uid */
+	MATCH_SLURM_JOB, /* "1234", or "1234.batch" with its step */
+	MATCH_RUNTIME,	 /* of the container */
+	MATCH_PARENT,	 /* comm of the parent */
+	MATCH_TAG,	 /* what the process says of itself in its environment: anybody may say anything */
 	MATCH_KEY_MAX,
 };
 
@@ -83,6 +89,7 @@ struct rule {
 	char *name;
 	char *file; /* where it was defined (last override) */
 	int line;
+	char *origin; /* "FILE:LINE, ..." of all that had a say in it, for people */
 	enum rule_kind kind;
 	enum rule_scope scope;
 	enum severity severity;
@@ -125,7 +132,13 @@ struct rule {
 		struct limit above;	  /* live_bytes and the like: the value is above; LIMIT_NONE = not asked */
 		uint64_t after_ns;	  /* it has been firing for so long; 0 = not asked */
 	} escalate;		/* any of the conditions that are asked */
-	char **inhibits;	/* names of rules that are silent about a subject while this one fires for it */
+	/*
+	 * Names of rules that are silent about a subject while this one fires for it and that has been said. The same
+	 * subject: the same process (a site belongs to its process); for a process also a group that it is a member of,
+	 * of a device one on which it holds memory; for a group one of the same scope and key. A rule with a match has
+	 * as members only the processes that it matches. A process never silences a group.
+	 */
+	char **inhibits;
 	size_t inhibits_len;
 	char **tags;
 	size_t tags_len;
@@ -149,7 +162,7 @@ struct ruleset {
 int ruleset_load(const char *root, char *const *paths, size_t n_paths, struct errors *errors, struct ruleset **ret);
 /* One text in the place of a file named name; for tests and fuzzers. */
 int ruleset_parse(const char *name, const char *text, struct errors *errors, struct ruleset **ret);
-/* The merged rules as a rule file, each with a comment that says where it came from. */
+/* The merged rules as a rule file that loads as the same rules, each with a comment that says where it came from. */
 void ruleset_print(const struct ruleset *rs, FILE *f);
 void ruleset_free(struct ruleset *rs);
 DEFINE_CLEANUP(struct ruleset, ruleset_free)

@@ -190,6 +190,18 @@ static int nothing_to_override(struct rule_loader *l, const struct draft *d)
 			  d->name);
 }
 
+/* Other rules may name it still. */
+static int remember_off(struct rule_loader *l, const config_setting_t *group)
+{
+	const config_setting_t **off = realloc(l->off, (l->off_len + 1) * sizeof(*off));
+
+	if (!off)
+		return -ENOMEM;
+	l->off = off;
+	l->off[l->off_len++] = group;
+	return 0;
+}
+
 static int override_draft(struct rule_loader *l, const struct draft *d, struct draft *old, const char *text)
 {
 	const config_setting_t *s = d->slot[KEY_OVERRIDE];
@@ -208,6 +220,8 @@ static int override_draft(struct rule_loader *l, const struct draft *d, struct d
 		*old = *d;
 		return 0;
 	}
+	if (remember_off(l, d->group) < 0)
+		return -ENOMEM;
 	l->drafts_len--;
 	memmove(old, old + 1, (size_t)(&l->drafts[l->drafts_len] - old) * sizeof(*old));
 	return 0;
@@ -338,5 +352,6 @@ void rule_loader_done(struct rule_loader *l)
 	free(l->files);
 	free(l->drafts);
 	free(l->lists);
+	free(l->off);
 	*l = (struct rule_loader){ 0 };
 }

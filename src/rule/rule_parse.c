@@ -19,8 +19,6 @@
 
 /* Bounds of what the engine keeps per subject. */
 #define COUNT_MAX COUNT_WINDOW_MAX
-#define EPOCHS_MIN 4
-#define EPOCHS_MAX 64
 #define INCIDENTS_MAX 100000
 
 #define BIT(k) (1u << (k))
@@ -116,36 +114,6 @@ static int parse_severity(struct rule_builder *b, const config_setting_t *s)
 	if (r == 0)
 		b->rule->severity = (enum severity)i;
 	return r;
-}
-
-static int parse_epoch(struct rule_builder *b, const config_setting_t *s)
-{
-	return conf_duration(b->errors, s, TICK_NS, DAY_NS, &b->rule->epoch_ns);
-}
-
-static int parse_epochs(struct rule_builder *b, const config_setting_t *s)
-{
-	return conf_count(b->errors, s, EPOCHS_MIN, EPOCHS_MAX, &b->rule->epochs);
-}
-
-static int parse_occupancy(struct rule_builder *b, const config_setting_t *s)
-{
-	return conf_fraction(b->errors, s, &b->rule->occupancy);
-}
-
-static int parse_keep_ratio(struct rule_builder *b, const config_setting_t *s)
-{
-	return conf_fraction(b->errors, s, &b->rule->keep_ratio);
-}
-
-static int parse_min_growth(struct rule_builder *b, const config_setting_t *s)
-{
-	return conf_size(b->errors, s, &b->rule->min_growth_bytes);
-}
-
-static int parse_for_epochs(struct rule_builder *b, const config_setting_t *s)
-{
-	return conf_count(b->errors, s, 1, 1000, &b->rule->for_epochs);
 }
 
 static int parse_live_above(struct rule_builder *b, const config_setting_t *s)
@@ -276,12 +244,14 @@ static const struct {
 	[KEY_BUDGET] = { KINDS_ALL, true, parse_budget_key },
 	[KEY_MAX_INCIDENTS] = { KINDS_ALL, true, parse_max_incidents },
 	[KEY_SEVERITY] = { KINDS_ALL, true, parse_severity },
-	[KEY_EPOCH] = { BIT(RULE_LEAK), false, parse_epoch },
-	[KEY_EPOCHS] = { BIT(RULE_LEAK), false, parse_epochs },
-	[KEY_OCCUPANCY] = { BIT(RULE_LEAK), false, parse_occupancy },
-	[KEY_KEEP_RATIO] = { BIT(RULE_LEAK), false, parse_keep_ratio },
-	[KEY_MIN_GROWTH] = { BIT(RULE_LEAK), false, parse_min_growth },
-	[KEY_FOR_EPOCHS] = { BIT(RULE_LEAK), false, parse_for_epochs },
+	[KEY_EPOCH] = { BIT(RULE_LEAK), false, rule_parse_epoch },
+	[KEY_EPOCHS] = { BIT(RULE_LEAK), false, rule_parse_epochs },
+	[KEY_OCCUPANCY] = { BIT(RULE_LEAK), false, rule_parse_occupancy },
+	[KEY_KEEP_RATIO] = { BIT(RULE_LEAK), false, rule_parse_keep_ratio },
+	[KEY_MIN_GROWTH] = { BIT(RULE_LEAK), false, rule_parse_min_growth },
+	[KEY_FOR_EPOCHS] = { BIT(RULE_LEAK), false, rule_parse_for_epochs },
+	[KEY_FULL_IN] = { BIT(RULE_LEAK), false, rule_parse_full_in },
+	[KEY_MIN_CONFIDENCE] = { BIT(RULE_LEAK), false, rule_parse_min_confidence },
 	[KEY_LIVE_ABOVE] = { BIT(RULE_EXIT) | BIT(RULE_ORPHAN), false, parse_live_above },
 	[KEY_NEVER_FREED_ABOVE] = { BIT(RULE_EXIT), false, parse_never_freed_above },
 	[KEY_MIN_RUNTIME] = { BIT(RULE_EXIT) | BIT(RULE_UNTRACKED_GROWTH), false, parse_min_runtime },
@@ -292,7 +262,7 @@ static const struct {
 	[KEY_RUNBOOK] = { KINDS_ALL, true, rule_parse_runbook },
 	[KEY_TAGS] = { KINDS_ALL, true, rule_parse_tags },
 	[KEY_ENABLED] = { KINDS_ALL, false, parse_enabled },
-	[KEY_ESCALATE] = { BIT(RULE_LEAK), false, rule_parse_escalate },
+	[KEY_ESCALATE] = { KINDS_STATE, false, rule_parse_escalate },
 	[KEY_INHIBITS] = { KINDS_ALL, false, rule_parse_inhibits },
 	[KEY_OVERRIDE] = { KINDS_ALL, false, NULL },
 };
@@ -318,6 +288,8 @@ const char *const rule_key_names[] = {
 	[KEY_KEEP_RATIO] = "keep_ratio",
 	[KEY_MIN_GROWTH] = "min_growth",
 	[KEY_FOR_EPOCHS] = "for_epochs",
+	[KEY_FULL_IN] = "full_in",
+	[KEY_MIN_CONFIDENCE] = "min_confidence",
 	[KEY_LIVE_ABOVE] = "live_above",
 	[KEY_NEVER_FREED_ABOVE] = "never_freed_above",
 	[KEY_MIN_RUNTIME] = "min_runtime",
@@ -369,8 +341,8 @@ static int foreign_key(struct rule_builder *b, enum rule_key k, const config_set
 	if (keys[k].kinds == KINDS_STATE)
 		return conf_error(b->errors, s,
 				  "%s does not belong to kind = \"%s\", which fires at once and does not "
-				  "last: remove it or write \"0s\"",
-				  rule_key_names[k], kind);
+				  "last: remove it%s",
+				  rule_key_names[k], kind, k == KEY_ESCALATE ? "" : " or write \"0s\"");
 	for (int i = 0; i < RULE_KIND_MAX; i++) {
 		if (keys[k].kinds & BIT(i))
 			strbuf_addf(&sb, "%s%s", sb.len > 0 ? ", " : "", rule_kind_names[i]);
@@ -477,6 +449,36 @@ static int check_required(struct rule_builder *b, const struct draft *d)
 	return 0;
 }
 
+/* All places that have a say in it, the last one last. */
+static int set_origin(struct rule *rule, const struct draft *d)
+{
+	const config_setting_t *seen[KEY_MAX + 1];
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+	size_t len = 0;
+
+	for (size_t k = 0; k <= KEY_MAX; k++) {
+		const config_setting_t *s = k < KEY_MAX ? d->slot[k] : NULL;
+		const config_setting_t *group = s && !d->is_default[k] ? config_setting_parent(s) : NULL;
+		_cleanup_free_ char *where = NULL;
+		size_t i = 0;
+
+		if (k == KEY_MAX)
+			group = d->group;
+		else if (!group || group == d->group)
+			continue;
+		while (i < len && seen[i] != group)
+			i++;
+		if (i < len)
+			continue;
+		seen[len++] = group;
+		where = conf_where(group);
+		if (!where)
+			return -ENOMEM;
+		strbuf_addf(&sb, "%s%s", len > 1 ? ", " : "", where);
+	}
+	return strbuf_steal(&sb, &rule->origin);
+}
+
 int rule_build(struct rule_loader *l, const struct draft *d, struct rule **ret)
 {
 	_cleanup_(rule_freep) struct rule *rule = calloc(1, sizeof(*rule));
@@ -492,7 +494,7 @@ int rule_build(struct rule_loader *l, const struct draft *d, struct rule **ret)
 	if (!rule)
 		return -ENOMEM;
 	rule->name = strdup(d->name);
-	if (!rule->name || conf_source(d->group, &rule->file, &rule->line) < 0)
+	if (!rule->name || conf_source(d->group, &rule->file, &rule->line) < 0 || set_origin(rule, d) < 0)
 		return -ENOMEM;
 	r = build_kind(&b, d);
 	if (r < 0)
@@ -514,6 +516,8 @@ int rule_build(struct rule_loader *l, const struct draft *d, struct rule **ret)
 	r = q < 0 ? q : r;
 	if (r < 0)
 		return r;
+	if (b.is_enabled)
+		rule_check_sense(&b, d);
 	*ret = b.is_enabled ? TAKE_PTR(rule) : NULL;
 	return 0;
 }
@@ -531,6 +535,10 @@ void rule_free(struct rule *r)
 	for (size_t i = 0; i < r->tags_len; i++)
 		free(r->tags[i]);
 	free(r->tags);
+	for (size_t i = 0; i < r->inhibits_len; i++)
+		free(r->inhibits[i]);
+	free(r->inhibits);
+	free(r->origin);
 	free(r->message);
 	free(r->runbook);
 	free(r->file);

@@ -34,6 +34,8 @@ enum rule_key {
 	KEY_KEEP_RATIO,
 	KEY_MIN_GROWTH,
 	KEY_FOR_EPOCHS,
+	KEY_FULL_IN,
+	KEY_MIN_CONFIDENCE,
 	KEY_LIVE_ABOVE,
 	KEY_NEVER_FREED_ABOVE,
 	KEY_MIN_RUNTIME,
@@ -64,6 +66,7 @@ struct pattern_list {
 	const char *name;
 	const config_setting_t *setting;
 	bool is_bad;	/* has been reported */
+	bool is_used;	/* some rule names it, whatever becomes of the rule */
 	bool is_warned; /* a pattern without an anchor has been reported */
 };
 
@@ -75,6 +78,8 @@ struct rule_loader {
 	size_t drafts_len;
 	struct pattern_list *lists;
 	size_t lists_len;
+	const config_setting_t **off; /* overrides that switched a rule off, and that did */
+	size_t off_len;
 	bool is_incomplete; /* a file could not be parsed: that a name is missing means nothing then */
 };
 
@@ -104,13 +109,22 @@ bool rule_key_may_default(enum rule_key k);
 void rule_free(struct rule *r); /* accepts NULL */
 DEFINE_CLEANUP(struct rule, rule_free)
 
-/* Parsers of single keys, by subject: limits, matches, texts. */
+/* Parsers of single keys, by subject: limits, leaks, matches, texts, what an incident does. */
 int rule_parse_fire_above(struct rule_builder *b, const config_setting_t *s);
 int rule_parse_resolve_below(struct rule_builder *b, const config_setting_t *s);
 /* What resolve_below is when it is not given. */
 struct limit rule_default_resolve(const struct limit *fire);
 /* Fills in resolve_below and holds the two against each other. */
 int rule_settle_limits(struct rule_builder *b, const struct draft *d);
+/* rule_parse_leak.c */
+int rule_parse_epoch(struct rule_builder *b, const config_setting_t *s);
+int rule_parse_epochs(struct rule_builder *b, const config_setting_t *s);
+int rule_parse_occupancy(struct rule_builder *b, const config_setting_t *s);
+int rule_parse_keep_ratio(struct rule_builder *b, const config_setting_t *s);
+int rule_parse_min_growth(struct rule_builder *b, const config_setting_t *s);
+int rule_parse_full_in(struct rule_builder *b, const config_setting_t *s);
+int rule_parse_min_confidence(struct rule_builder *b, const config_setting_t *s);
+int rule_parse_for_epochs(struct rule_builder *b, const config_setting_t *s);
 int rule_parse_match(struct rule_builder *b, const config_setting_t *s);
 int rule_parse_except(struct rule_builder *b, const config_setting_t *s);
 int rule_check_list(struct rule_loader *l, struct pattern_list *list);
@@ -120,3 +134,13 @@ int rule_parse_runbook(struct rule_builder *b, const config_setting_t *s);
 int rule_parse_tags(struct rule_builder *b, const config_setting_t *s);
 int rule_parse_escalate(struct rule_builder *b, const config_setting_t *s);
 int rule_parse_inhibits(struct rule_builder *b, const config_setting_t *s);
+/* A size, share or rate as fire_above of this rule is one. */
+int rule_parse_limit(struct rule_builder *b, const config_setting_t *s, struct limit *ret);
+
+/* rule_check.c: what is good by itself and makes no sense together. */
+/* Warnings about one rule. */
+void rule_check_sense(struct rule_builder *b, const struct draft *d);
+/* Rules about each other: circles are errors, the rest are warnings. 0, -EINVAL, -ENOMEM. */
+int rule_check_set(struct rule_loader *l, const struct ruleset *rs);
+/* Lists that no rule names. */
+void rule_check_lists(struct rule_loader *l);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fire_above and resolve_below: sizes, shares and rates. */
+/* fire_above, resolve_below and the like: sizes, shares and rates. */
 #include <math.h>
 
 #include "base/units.h"
@@ -84,7 +84,7 @@ static int parse_bytes_limit(struct rule_builder *b, const config_setting_t *s, 
 	return 0;
 }
 
-static int parse_limit(struct rule_builder *b, const config_setting_t *s, struct limit *ret)
+int rule_parse_limit(struct rule_builder *b, const config_setting_t *s, struct limit *ret)
 {
 	bool is_rate = b->rule->kind == RULE_ALLOC_RATE;
 	struct limit limit = { LIMIT_NONE, 0 };
@@ -112,7 +112,7 @@ int rule_parse_fire_above(struct rule_builder *b, const config_setting_t *s)
 {
 	int r;
 
-	r = parse_limit(b, s, &b->rule->fire_above);
+	r = rule_parse_limit(b, s, &b->rule->fire_above);
 	if (r < 0)
 		return r;
 	/* Going back below zero is impossible, so such an incident would last for ever. */
@@ -128,7 +128,7 @@ int rule_parse_resolve_below(struct rule_builder *b, const config_setting_t *s)
 {
 	int r;
 
-	r = parse_limit(b, s, &b->rule->resolve_below);
+	r = rule_parse_limit(b, s, &b->rule->resolve_below);
 	if (r < 0)
 		return r;
 	if (b->rule->resolve_below.value <= 0)

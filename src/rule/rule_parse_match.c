@@ -3,11 +3,8 @@
 #include <string.h>
 
 #include "rule/match.h"
+#include "rule/rule_names.h"
 #include "rule/rule_parse.h"
-
-static const char *const match_keys[] = { "comm", "cmdline",   "exe",	 "cgroup", "unit",
-					  "user", "container", "device", NULL };
-_Static_assert(ARRAY_SIZE(match_keys) == MATCH_KEY_MAX + 1, "names of enum match_key, in its order");
 
 static int pattern_compile(struct errors *errors, const config_setting_t *s, const char *text, struct pattern **ret)
 {
@@ -76,7 +73,8 @@ static int unknown_list(struct rule_builder *b, const config_setting_t *s, const
 /* Where a pattern that fits anywhere within a name surprises people; of paths and command lines parts are usual. */
 static bool wants_anchor(enum match_key k)
 {
-	return k == MATCH_COMM || k == MATCH_EXE || k == MATCH_UNIT;
+	return k == MATCH_COMM || k == MATCH_EXE || k == MATCH_UNIT || k == MATCH_SLICE || k == MATCH_SLURM_JOB ||
+	       k == MATCH_PARENT || k == MATCH_TAG;
 }
 
 static int add_pattern(struct rule_builder *b, struct match_group *g, enum match_key k, const config_setting_t *s,
@@ -98,7 +96,7 @@ static int add_pattern(struct rule_builder *b, struct match_group *g, enum match
 		conf_warn(b->errors, s,
 			  "pattern \"%s\" has no anchor and fits anywhere within %s: write \"^%s\" or "
 			  "\"(^|/)%s$\" to say where",
-			  text, match_keys[k], text, text);
+			  text, match_key_names[k], text, text);
 		*warned = true;
 	}
 	return 0;
@@ -152,15 +150,6 @@ static int parse_match_key(struct rule_builder *b, struct match_group *g, enum m
 	return r;
 }
 
-static int match_key_find(const char *name)
-{
-	for (int i = 0; match_keys[i]; i++) {
-		if (strcmp(match_keys[i], name) == 0)
-			return i;
-	}
-	return -1;
-}
-
 /* Fills g, which the caller clears in any case. */
 static int parse_group(struct rule_builder *b, const config_setting_t *s, struct match_group *g)
 {
@@ -176,14 +165,12 @@ static int parse_group(struct rule_builder *b, const config_setting_t *s, struct
 	for (int i = 0; r != -ENOMEM && i < len; i++) {
 		const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
 		const char *name = config_setting_name(e);
-		int k = match_key_find(name), q;
+		int k = rule_name_find(match_key_names, name), q;
 
 		if (k >= 0)
 			q = parse_match_key(b, g, (enum match_key)k, e);
-		else if (strcmp(name, "tag") == 0)
-			q = conf_error(b->errors, e, "matching by tag is not evaluated in this version: remove it");
 		else
-			q = conf_unknown(b->errors, e, "match key", name, match_keys);
+			q = conf_unknown(b->errors, e, "match key", name, match_key_names);
 		r = q < 0 ? q : r;
 	}
 	return r;

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* What a rule says besides what it decides: name, message, runbook, tags; and keys kept for a later version. */
+/* What a rule says besides what it decides: name, message, runbook, tags. */
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/strbuf.h"
 #include "base/text.h"
 #include "rule/rule_names.h"
 #include "rule/rule_parse.h"
+#include "rule/template.h"
 
 #define NAME_MAX_BYTES 128
 #define MESSAGE_MAX_BYTES 1024
 #define URL_MAX_BYTES 1024
 #define TAGS_COUNT_MAX 32
-
-static const char *const template_names[] = {
-	"comm", "pid",	"value", "limit",    "rule",  "user", "unit", "cgroup", "container", "device",
-	"exe",	"live", "peak",	 "function", "error", "host", "uid",  "scope", "driver", NULL,
-};
 
 /* Clean as it stands, so that it reads the same in a record, a label and a terminal. */
 static int is_clean(const char *text, bool *ret)
@@ -142,69 +137,13 @@ int rule_parse_tags(struct rule_builder *b, const config_setting_t *s)
 
 		(void)conf_strings_get(s, i, &e);
 		q = rule_check_name(b->errors, e, &tag);
+		if (q == 0 && strchr(tag, ','))
+			conf_warn(b->errors, e,
+				  "tag \"%s\" has a comma, which stands between tags in GPUXRAY_TAGS: write two tags",
+				  tag);
 		r = q < 0 ? q : r;
 	}
 	if (r < 0)
 		return r;
 	return conf_strings_copy(b->errors, s, &b->rule->tags, &b->rule->tags_len);
-}
-
-int rule_parse_escalate(struct rule_builder *b, const config_setting_t *s)
-{
-	static const char *const names[] = { "full_in", "severity", NULL };
-	const config_setting_t *full_in, *severity;
-	const char *text;
-	uint64_t ns;
-	int r, q = 0;
-
-	r = conf_group(b->errors, s);
-	if (r < 0)
-		return r;
-	for (int i = 0; i < config_setting_length(s); i++) {
-		const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
-
-		if (rule_name_find(names, config_setting_name(e)) < 0)
-			r = conf_unknown(b->errors, e, "key of escalate", config_setting_name(e), names);
-	}
-	full_in = config_setting_get_member(s, "full_in");
-	severity = config_setting_get_member(s, "severity");
-	if (!full_in || !severity)
-		return conf_error(b->errors, s, "escalate needs both: { full_in = \"6h\"; severity = \"error\"; }");
-	if (conf_duration(b->errors, full_in, NSEC_PER_SEC, 366 * 86400 * NSEC_PER_SEC, &ns) < 0)
-		r = -EINVAL;
-	q = conf_string(b->errors, severity, &text);
-	if (q == 0 && rule_name_find(severity_names, text) < 0)
-		q = conf_unknown(b->errors, severity, "severity", text, severity_names);
-	if (q < 0 || r < 0)
-		return q < 0 ? q : r;
-	conf_warn(b->errors, s, "escalate is not evaluated in this version: the rule keeps its severity");
-	return 0;
-}
-
-int rule_parse_inhibits(struct rule_builder *b, const config_setting_t *s)
-{
-	const struct rule_loader *l = b->loader;
-	_cleanup_free_ const char **names = NULL;
-	size_t len = 0;
-	int r;
-
-	r = conf_strings(b->errors, s, &len);
-	if (r < 0)
-		return r;
-	names = calloc(l->drafts_len + 1, sizeof(*names));
-	if (!names)
-		return -ENOMEM;
-	for (size_t i = 0; i < l->drafts_len; i++)
-		names[i] = l->drafts[i].name;
-	for (size_t i = 0; i < len; i++) {
-		const config_setting_t *e;
-		const char *name = conf_strings_get(s, i, &e);
-
-		if (rule_name_find(names, name) < 0 && !l->is_incomplete)
-			r = conf_unknown(b->errors, e, "rule in inhibits", name, names);
-	}
-	if (r < 0)
-		return r;
-	conf_warn(b->errors, s, "inhibits is not evaluated in this version: both rules will speak");
-	return 0;
 }

@@ -109,9 +109,17 @@ static void write_number(struct strbuf *sb, double v)
 
 static void write_fraction(struct strbuf *sb, const char *key, double v)
 {
-	strbuf_addf(sb, INDENT "%s = ", key);
-	write_number(sb, v);
-	strbuf_adds(sb, ";\n");
+	_cleanup_strbuf_ struct strbuf number = STRBUF_INIT;
+
+	write_number(&number, v);
+	/* Here an exponent is no trouble. */
+	if (strtod(strbuf_str(&number), NULL) != v) {
+		strbuf_reset(&number);
+		strbuf_addf(&number, "%.17g", v);
+	}
+	if (number.error)
+		sb->error = number.error;
+	strbuf_addf(sb, INDENT "%s = %s;\n", key, strbuf_str(&number));
 }
 
 /* Per second, or per the longer time in which it is a whole number: 100/m is not a decimal of seconds. */
@@ -141,18 +149,28 @@ static void write_rate(struct strbuf *sb, double per_sec, bool is_bytes)
 		strbuf_addf(sb, "%.9f/s", per_sec);
 }
 
-static void write_limit(struct strbuf *sb, const char *key, const struct limit *l)
+static void write_share(struct strbuf *sb, double share)
 {
-	strbuf_addf(sb, INDENT "%s = \"", key);
+	/* 0.922 * 100 is not quite 92.2; what was written had at most nine decimals. */
+	write_number(sb, nearbyint(share * 1e11) / 1e9);
+	strbuf_addc(sb, '%');
+}
+
+static void write_limit_value(struct strbuf *sb, const struct limit *l)
+{
 	if (l->unit == LIMIT_SHARE) {
-		/* 0.922 * 100 is not quite 92.2; what was written had at most nine decimals. */
-		write_number(sb, nearbyint(l->value * 1e11) / 1e9);
-		strbuf_addc(sb, '%');
+		write_share(sb, l->value);
 	} else if (l->unit == LIMIT_BYTES) {
 		write_bytes(sb, l->value < 0x1p63 ? (uint64_t)l->value : UINT64_MAX);
 	} else {
 		write_rate(sb, l->value, l->unit == LIMIT_BYTES_PER_SEC);
 	}
+}
+
+static void write_limit(struct strbuf *sb, const char *key, const struct limit *l)
+{
+	strbuf_addf(sb, INDENT "%s = \"", key);
+	write_limit_value(sb, l);
 	strbuf_adds(sb, "\";\n");
 }
 
@@ -235,6 +253,27 @@ static bool has_duration(const struct rule *r)
 	       r->kind == RULE_UNTRACKED_GROWTH || r->kind == RULE_ORPHAN;
 }
 
+/* Without the newer keys the text is as it was before there were any: meanings must not change with the version. */
+static void write_leak(struct strbuf *sb, const struct rule *r)
+{
+	write_time(sb, "epoch", r->epoch_ns);
+	write_count(sb, "epochs", r->epochs);
+	write_fraction(sb, "occupancy", r->occupancy);
+	write_fraction(sb, "keep_ratio", r->keep_ratio);
+	if (r->min_growth_share > 0) {
+		strbuf_adds(sb, INDENT "min_growth = \"");
+		write_share(sb, r->min_growth_share);
+		strbuf_adds(sb, "\";\n");
+	} else {
+		write_size(sb, "min_growth", r->min_growth_bytes);
+	}
+	write_count(sb, "for_epochs", r->for_epochs);
+	if (r->full_in_ns > 0)
+		write_time(sb, "full_in", r->full_in_ns);
+	if (r->min_confidence > 0)
+		write_fraction(sb, "min_confidence", r->min_confidence);
+}
+
 void rule_write_meaning(struct strbuf *sb, const struct rule *r)
 {
 	write_key_string(sb, "kind", rule_kind_name(r->kind));
@@ -252,14 +291,8 @@ void rule_write_meaning(struct strbuf *sb, const struct rule *r)
 		write_time(sb, "window", r->window_ns);
 	if (r->kind == RULE_ALLOC_FAILURE)
 		write_count(sb, "count", r->count);
-	if (r->kind == RULE_LEAK) {
-		write_time(sb, "epoch", r->epoch_ns);
-		write_count(sb, "epochs", r->epochs);
-		write_fraction(sb, "occupancy", r->occupancy);
-		write_fraction(sb, "keep_ratio", r->keep_ratio);
-		write_size(sb, "min_growth", r->min_growth_bytes);
-		write_count(sb, "for_epochs", r->for_epochs);
-	}
+	if (r->kind == RULE_LEAK)
+		write_leak(sb, r);
 	if (r->kind == RULE_EXIT) {
 		write_size(sb, "live_above", r->live_above_bytes);
 		write_fraction(sb, "never_freed_above", r->never_freed_above);
@@ -272,6 +305,47 @@ void rule_write_meaning(struct strbuf *sb, const struct rule *r)
 		write_conditions(sb, r->conditions);
 	}
 	write_match(sb, r);
+}
+
+static void write_strings(struct strbuf *sb, const char *key, char *const *list, size_t len)
+{
+	if (len == 0)
+		return;
+	strbuf_addf(sb, INDENT "%s = [ ", key);
+	for (size_t i = 0; i < len; i++) {
+		strbuf_adds(sb, i > 0 ? ", " : "");
+		write_string(sb, list[i]);
+	}
+	strbuf_adds(sb, " ];\n");
+}
+
+static void write_escalate(struct strbuf *sb, const struct rule_escalate *x)
+{
+	if (!x->is_set)
+		return;
+	strbuf_addf(sb, INDENT "escalate = { severity = \"%s\"; ", severity_name(x->severity));
+	if (x->full_in_ns > 0) {
+		strbuf_adds(sb, "full_in = \"");
+		write_ns(sb, x->full_in_ns);
+		strbuf_adds(sb, "\"; ");
+	}
+	if (x->above.unit != LIMIT_NONE) {
+		strbuf_adds(sb, "above = \"");
+		write_limit_value(sb, &x->above);
+		strbuf_adds(sb, "\"; ");
+	}
+	if (x->after_ns > 0) {
+		strbuf_adds(sb, "after = \"");
+		write_ns(sb, x->after_ns);
+		strbuf_adds(sb, "\"; ");
+	}
+	strbuf_adds(sb, "};\n");
+}
+
+void rule_write_tags(struct strbuf *sb, const struct rule *r)
+{
+	for (size_t i = 0; i < r->tags_len; i++)
+		strbuf_addf(sb, "%s%s", i > 0 ? "," : "", r->tags[i]);
 }
 
 void rule_write(struct strbuf *sb, const struct rule *r)
@@ -289,14 +363,9 @@ void rule_write(struct strbuf *sb, const struct rule *r)
 		write_key_string(sb, "message", r->message);
 	if (r->runbook)
 		write_key_string(sb, "runbook", r->runbook);
-	if (r->tags_len > 0) {
-		strbuf_adds(sb, INDENT "tags = [ ");
-		for (size_t i = 0; i < r->tags_len; i++) {
-			strbuf_adds(sb, i > 0 ? ", " : "");
-			write_string(sb, r->tags[i]);
-		}
-		strbuf_adds(sb, " ];\n");
-	}
+	write_strings(sb, "tags", r->tags, r->tags_len);
+	write_escalate(sb, &r->escalate);
+	write_strings(sb, "inhibits", r->inhibits, r->inhibits_len);
 }
 
 void ruleset_print(const struct ruleset *rs, FILE *f)
@@ -309,9 +378,9 @@ void ruleset_print(const struct ruleset *rs, FILE *f)
 
 		strbuf_adds(&sb, "  # ");
 		/* A file name with a newline must not end the comment. */
-		for (const char *p = r->file; *p; p++)
+		for (const char *p = r->origin; *p; p++)
 			strbuf_addc(&sb, (unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p);
-		strbuf_addf(&sb, ":%d\n  {\n", r->line);
+		strbuf_adds(&sb, "\n  {\n");
 		rule_write(&sb, r);
 		strbuf_addf(&sb, "  }%s\n", i + 1 < rs->len ? "," : "");
 	}

@@ -248,6 +248,8 @@ static int ruleset_build(struct rule_loader *l, struct ruleset **ret)
 	}
 	if (r == 0)
 		r = check_leak_scales(rs, l->errors);
+	if (r == 0)
+		r = rule_check_set(l, rs);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < l->files_len; i++)
@@ -286,6 +288,8 @@ static int ruleset_finish(struct rule_loader *l, size_t first_error, int file_er
 	int r;
 
 	r = ruleset_build(l, &rs);
+	if (r == 0 && file_error == 0)
+		rule_check_lists(l);
 	sort_errors(l->errors, first_error);
 	if (r == 0)
 		r = file_error;

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
+#include "rule/template.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/strbuf.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "rule/rule_names.h"
 #include "rule/watch.h"
 
-#define WORD_MAX 256	     /* bytes of a name that a process chose */
+#define WORD_MAX 256	  /* bytes of a name that a process chose */
 #define TEMPLATE_MAX 2048 /* of the whole: it becomes one line of a record */
 
 static void add_word(struct strbuf *sb, const char *s)
@@ -26,6 +30,16 @@ static void add_bytes(struct strbuf *sb, uint64_t bytes)
 	char buf[FORMAT_UNITS_MAX];
 
 	strbuf_adds(sb, bytes == ABSENT_U64 ? "?" : format_bytes(buf, bytes));
+}
+
+static void add_seconds(struct strbuf *sb, uint64_t sec)
+{
+	char buf[FORMAT_UNITS_MAX];
+
+	if (sec == ABSENT_U64)
+		strbuf_adds(sb, "?");
+	else
+		strbuf_adds(sb, format_duration(buf, MIN(sec, UINT64_MAX / NSEC_PER_SEC) * NSEC_PER_SEC));
 }
 
 static void add_quantity(struct strbuf *sb, uint64_t n, enum value_unit unit)
@@ -50,77 +64,272 @@ static void add_number(struct strbuf *sb, bool is_known, int64_t n)
 		strbuf_adds(sb, "?");
 }
 
-static bool is(const char *name, size_t len, const char *what)
+/* What a subject of this scope is called by its key, else what its process has; NULL if neither is known. */
+static const char *scoped(const struct report *r, enum rule_scope scope, const char *of_process)
 {
-	return strlen(what) == len && memcmp(name, what, len) == 0;
+	return r->scope == scope && r->scope_key ? r->scope_key : of_process;
 }
 
-/* What a subject of this scope is called by its key; NULL if it is of another scope. */
-static const char *key_of(const struct report *r, enum rule_scope scope)
+#define NAME(name) static void add_##name(struct strbuf *sb, const struct report *r)
+#define ID(member) (r->id ? r->id->member : NULL)
+
+NAME(comm)
 {
-	return r->scope == scope ? r->scope_key : NULL;
+	add_word(sb, ID(comm));
 }
 
-static bool add_identity_name(struct strbuf *sb, const char *name, size_t len, const struct report *r)
+NAME(exe)
+{
+	add_word(sb, ID(exe));
+}
+
+NAME(pid)
+{
+	add_number(sb, r->id, r->id ? r->id->pid : 0);
+}
+
+NAME(uid)
+{
+	add_number(sb, r->id && r->id->uid != UINT32_MAX, r->id ? r->id->uid : 0);
+}
+
+NAME(user)
+{
+	add_word(sb, scoped(r, SCOPE_USER, ID(user)));
+}
+
+NAME(unit)
 {
 	const struct identity *id = r->id;
-	const char *key;
 
-	if (is(name, len, "comm")) {
-		add_word(sb, id ? id->comm : NULL);
-	} else if (is(name, len, "exe")) {
-		add_word(sb, id ? id->exe : NULL);
-	} else if (is(name, len, "pid")) {
-		add_number(sb, id, id ? id->pid : 0);
-	} else if (is(name, len, "uid")) {
-		add_number(sb, id && id->uid != UINT32_MAX, id ? id->uid : 0);
-	} else if (is(name, len, "user")) {
-		key = key_of(r, SCOPE_USER);
-		add_word(sb, key ? key : id ? id->user : NULL);
-	} else if (is(name, len, "unit")) {
-		key = key_of(r, SCOPE_UNIT);
-		add_word(sb, key ? key : id ? (id->unit ? id->unit : id->user_unit) : NULL);
-	} else if (is(name, len, "cgroup")) {
-		key = key_of(r, SCOPE_CGROUP);
-		add_word(sb, key ? key : id ? id->cgroup : NULL);
-	} else if (is(name, len, "container")) {
-		key = key_of(r, SCOPE_CONTAINER);
-		add_word(sb, key ? key : id ? id->container : NULL);
-	} else {
-		return false;
-	}
-	return true;
+	add_word(sb, scoped(r, SCOPE_UNIT, !id ? NULL : id->unit ? id->unit : id->user_unit));
 }
 
-static bool add_book_name(struct strbuf *sb, const char *name, size_t len, const struct report *r)
+NAME(cgroup)
 {
-	if (is(name, len, "value"))
-		add_quantity(sb, r->value, r->value_unit);
-	else if (is(name, len, "limit"))
-		add_quantity(sb, r->limit, r->value_unit);
-	else if (is(name, len, "live"))
-		add_bytes(sb, r->live_bytes);
-	else if (is(name, len, "peak"))
-		add_bytes(sb, r->peak_bytes);
-	else if (is(name, len, "host"))
-		add_bytes(sb, r->host_bytes);
-	else if (is(name, len, "driver"))
-		add_bytes(sb, r->driver_bytes);
-	else if (is(name, len, "rule"))
-		add_word(sb, r->rule);
-	else if (is(name, len, "scope"))
-		strbuf_adds(sb, rule_scope_name(r->scope));
-	else if (is(name, len, "function"))
-		add_word(sb, r->function);
-	else if (is(name, len, "error"))
-		add_number(sb, r->error != 0, r->error);
-	else if (is(name, len, "device") && r->device_index >= 0)
-		strbuf_addf(sb, "%d", r->device_index);
-	else if (is(name, len, "device"))
-		add_word(sb, r->device_uuid);
+	add_word(sb, scoped(r, SCOPE_CGROUP, ID(cgroup)));
+}
+
+NAME(container)
+{
+	add_word(sb, scoped(r, SCOPE_CONTAINER, ID(container)));
+}
+
+NAME(slice)
+{
+	add_word(sb, ID(slice));
+}
+
+NAME(pod)
+{
+	add_word(sb, ID(pod));
+}
+
+NAME(slurm_job)
+{
+	add_word(sb, ID(slurm_job));
+}
+
+NAME(tag)
+{
+	add_word(sb, ID(tag));
+}
+
+NAME(rule)
+{
+	add_word(sb, r->rule);
+}
+
+NAME(severity)
+{
+	add_word(sb, severity_name(r->severity));
+}
+
+NAME(incident)
+{
+	if (r->seq == 0)
+		strbuf_adds(sb, "?");
+	for (size_t i = 0; r->seq > 0 && i < sizeof(r->incident); i++)
+		strbuf_addf(sb, "%02x", r->incident[i]);
+}
+
+NAME(scope)
+{
+	strbuf_adds(sb, rule_scope_name(r->scope));
+}
+
+NAME(scope_key)
+{
+	add_word(sb, r->scope_key);
+}
+
+NAME(value)
+{
+	add_quantity(sb, r->value, r->value_unit);
+}
+
+NAME(limit)
+{
+	add_quantity(sb, r->limit, r->value_unit);
+}
+
+NAME(live)
+{
+	add_bytes(sb, r->live_bytes);
+}
+
+NAME(peak)
+{
+	add_bytes(sb, r->peak_bytes);
+}
+
+NAME(host)
+{
+	add_bytes(sb, r->host_bytes);
+}
+
+NAME(driver)
+{
+	add_bytes(sb, r->driver_bytes);
+}
+
+NAME(untracked)
+{
+	bool is_known = r->driver_bytes != ABSENT_U64 && r->live_bytes != ABSENT_U64 && r->driver_bytes >= r->live_bytes;
+
+	add_bytes(sb, is_known ? r->driver_bytes - r->live_bytes : ABSENT_U64);
+}
+
+NAME(baseline)
+{
+	add_bytes(sb, r->baseline_bytes);
+}
+
+NAME(growth)
+{
+	add_bytes(sb, r->growth_bytes_per_hour);
+	strbuf_adds(sb, r->growth_bytes_per_hour == ABSENT_U64 ? "" : "/h");
+}
+
+NAME(leaked)
+{
+	add_bytes(sb, r->leaked_bytes);
+}
+
+NAME(full_in)
+{
+	add_seconds(sb, r->full_in_sec);
+}
+
+NAME(age)
+{
+	add_seconds(sb, r->age_sec);
+}
+
+/* Down to the percent: what is not quite certain does not read as if it were. */
+NAME(confidence)
+{
+	if (r->confidence < 0)
+		strbuf_adds(sb, "?");
 	else
-		return false;
-	return true;
+		strbuf_addf(sb, "%d%%", (int)(MIN(r->confidence, 1.0) * 100 + 1e-9));
+}
+
+NAME(condition)
+{
+	bool is_first = true;
+
+	for (int i = 0; rule_condition_names[i]; i++) {
+		if (!(r->condition & (1u << i)))
+			continue;
+		strbuf_addf(sb, "%s%s", is_first ? "" : ", ", rule_condition_names[i]);
+		is_first = false;
+	}
+	if (is_first)
+		strbuf_adds(sb, "?");
+}
+
+NAME(function)
+{
+	add_word(sb, r->function);
+}
+
+NAME(error)
+{
+	add_number(sb, r->error != 0, r->error);
+}
+
+NAME(device)
+{
+	if (r->device_index >= 0)
+		strbuf_addf(sb, "%d", r->device_index);
+	else
+		add_word(sb, r->device_uuid);
+}
+
+NAME(device_used)
+{
+	add_bytes(sb, r->device_used_bytes);
+}
+
+NAME(device_total)
+{
+	add_bytes(sb, r->device_bytes);
+}
+
+#define NAMES(X)                                                                                                       \
+	X(comm)                                                                                                        \
+	X(pid)                                                                                                         \
+	X(value)                                                                                                       \
+	X(limit)                                                                                                       \
+	X(rule)                                                                                                        \
+	X(severity)                                                                                                    \
+	X(incident)                                                                                                    \
+	X(user)                                                                                                        \
+	X(uid)                                                                                                         \
+	X(unit)                                                                                                        \
+	X(slice)                                                                                                       \
+	X(cgroup)                                                                                                      \
+	X(container)                                                                                                   \
+	X(pod)                                                                                                         \
+	X(slurm_job)                                                                                                   \
+	X(tag)                                                                                                         \
+	X(exe)                                                                                                         \
+	X(scope)                                                                                                       \
+	X(scope_key)                                                                                                   \
+	X(device)                                                                                                      \
+	X(device_used)                                                                                                 \
+	X(device_total)                                                                                                \
+	X(live)                                                                                                        \
+	X(peak)                                                                                                        \
+	X(host)                                                                                                        \
+	X(driver)                                                                                                      \
+	X(untracked)                                                                                                   \
+	X(baseline)                                                                                                    \
+	X(growth)                                                                                                      \
+	X(leaked)                                                                                                      \
+	X(full_in)                                                                                                     \
+	X(confidence)                                                                                                  \
+	X(age)                                                                                                         \
+	X(condition)                                                                                                   \
+	X(function)                                                                                                    \
+	X(error)
+
+#define NAME_TEXT(name) #name,
+#define NAME_ADD(name) add_##name,
+
+const char *const template_names[] = { NAMES(NAME_TEXT) NULL };
+static void (*const adders[])(struct strbuf *sb, const struct report *r) = { NAMES(NAME_ADD) };
+
+static bool add_name(struct strbuf *sb, const char *name, size_t len, const struct report *r)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(adders); i++) {
+		if (strlen(template_names[i]) != len || memcmp(template_names[i], name, len) != 0)
+			continue;
+		adders[i](sb, r);
+		return true;
+	}
+	return false;
 }
 
 int template_expand(const char *text, const struct report *r, char **ret)
@@ -134,10 +343,9 @@ int template_expand(const char *text, const struct report *r, char **ret)
 	}
 	while (*p && sb.len < TEMPLATE_MAX) {
 		const char *end = p[0] == '%' && p[1] == '{' ? strchr(p, '}') : NULL;
-		size_t len = end ? (size_t)(end - p) - 2 : 0;
 
 		/* A rule file with an unknown name is refused; by hand it stays as it is written. */
-		if (end && (add_identity_name(&sb, p + 2, len, r) || add_book_name(&sb, p + 2, len, r)))
+		if (end && add_name(&sb, p + 2, (size_t)(end - p) - 2, r))
 			p = end + 1;
 		else
 			strbuf_addc(&sb, *p++);

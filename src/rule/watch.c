@@ -203,6 +203,8 @@ int watch_merge_sites(struct engine *e, struct site *to, struct site *from, cons
 		return r;
 	leak_merge_rings(e, to, from);
 	to->watch->suspected |= from->watch->suspected;
+	for (int i = 0; i < LEAK_LIVES; i++)
+		to->watch->lives.bytes[i] += from->watch->lives.bytes[i];
 	for (size_t i = 0; i < from->watch->slots_len; i++) {
 		struct slot *slot = &from->watch->slots[i];
 
@@ -244,8 +246,10 @@ void watch_free(struct process *p)
 		site_watch_free(s);
 	for (size_t i = 0; i < w->slots_len; i++)
 		slot_done(&w->slots[i]);
-	for (size_t i = 0; i < WATCH_SCALES_MAX; i++)
+	for (size_t i = 0; i < WATCH_SCALES_MAX; i++) {
 		free(w->rings[i]);
+		free(w->untold[i]);
+	}
 	free(w->slots);
 	free(w->members);
 	free(w->deferred);

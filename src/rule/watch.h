@@ -28,6 +28,7 @@ struct rule_state {
 	bool has_device_keys;
 	bool is_plain;	      /* compares device-class bytes of all devices with bytes: the kernel's bounds can do it */
 	bool is_leak_due;     /* during a tick: an epoch has ended */
+	bool is_placed;	      /* while a set of rules is put in order */
 	int scale;	      /* of a leak rule, -1 = none */
 	uint64_t leak_epoch, leak_passed; /* last epoch judged; how many ended since the tick before */
 	struct incident *incidents;
@@ -35,6 +36,10 @@ struct rule_state {
 	uint64_t over_said, summary_ns;
 	uint64_t budget_start_ns, budget_used; /* start of the running window; records in it */
 	uint64_t suppressed;
+	struct rule_state **inhibitors; /* rules that silence this one; in engine.inhibitors */
+	size_t inhibitors_len;
+	uint32_t held;	    /* incidents that fire and are not said because of one of those */
+	uint64_t inhibited; /* records that were not written because of one */
 };
 
 /* A rule on a subject. */
@@ -80,6 +85,7 @@ struct membership {
 
 struct site_watch {
 	struct leak_ring *rings[WATCH_SCALES_MAX];
+	struct leak_lives lives;
 	uint32_t suspected; /* bit i: a growing verdict at scale i named it, and it has not stopped since */
 	struct slot *slots;
 	size_t slots_len;
@@ -91,6 +97,8 @@ struct process_watch {
 	struct membership *members;
 	size_t members_len;
 	struct leak_ring *rings[WATCH_SCALES_MAX];
+	struct leak_ring *untold[WATCH_SCALES_MAX]; /* of what no call shows, as the driver's figures tell it */
+	uint64_t untold_bytes; /* that are in them */
 	struct event *deferred;
 	size_t deferred_len;
 	bool is_identified; /* or given up waiting for it */
@@ -134,8 +142,9 @@ struct engine {
 	void (*tap)(const struct engine_input *in, void *userdata); /* NULL = nobody listens */
 	void *tap_userdata;
 	struct ruleset *rules;
-	struct rule_state **states;
+	struct rule_state **states; /* those that silence others before those: of one moment they are judged first */
 	size_t states_len;
+	struct rule_state **inhibitors; /* all lists of inhibitors, one behind the other */
 	struct leak_scale scales[WATCH_SCALES_MAX];
 	size_t scales_len;
 	struct processes processes;
@@ -248,10 +257,14 @@ struct device *driver_device(const struct process *p);
 /* condition_leak.c */
 void leak_book(struct engine *e, struct process *p, const struct change *c, uint64_t birth_ns);
 void leak_forget(struct engine *e, struct process *p);
+/* The driver counts so much for it that no call shows. */
+void leak_book_untold(struct engine *e, struct process *p, uint64_t bytes, uint64_t time_ns);
 /* The rings of one site go into another's; incidents of both learn what is no growth since they began. Both have a
  * watch. */
 void leak_merge_rings(struct engine *e, struct site *to, struct site *from);
 void leak_tick(struct engine *e, struct process *p, const struct occasion *o);
+/* It ends: rules that were not sure enough say what they think. */
+void leak_exit(struct engine *e, struct process *p, const struct occasion *o);
 /* Marks the leak rules of which an epoch has ended; true if any. */
 bool leak_mark_due(struct engine *e, uint64_t now_ns);
 
@@ -259,9 +272,15 @@ bool leak_mark_due(struct engine *e, uint64_t now_ns);
 #define LEAK_BOUNDS_MAX 4096
 /* A site and its bytes of the judged epochs. */
 struct leak_share {
-	struct site *site;
+	struct site *site; /* NULL: no call shows them, only the driver */
 	uint64_t bytes;
 };
+/* May growth of the site be a leak at that level? Not where late frees refute it, nor below where it stopped before. */
+bool leak_site_counts(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group);
+/* All those sites of a process as one ring, to be judged at that level. The caller frees it. NULL: out of memory.
+ * ret_frees: of them. */
+struct leak_ring *leak_sum_sites(struct engine *e, const struct process *p, int scale, uint64_t epoch, uint32_t group,
+				 struct leak_frees *ret_frees);
 /* The sites with most of a growth, most first; how many. ret_total: of all sites. */
 size_t leak_top_sites(struct engine *e, const struct rule_state *rs, const struct process *p, uint32_t group,
 		      struct leak_share ret[REPORT_SITES_MAX], uint64_t *ret_total);
@@ -284,8 +303,26 @@ struct report *fill_report(struct engine *e, const struct rule_state *rs, const 
 			   const struct incident *inc, const struct finding *f, enum report_state state,
 			   const struct occasion *o);
 
+/* The rule's tags into the report. 0 or -ENOMEM. */
+int fill_tags(struct report *r, const struct rule *rule);
+/* The device that a report about a process names: what the finding compared, else that of the site or call, else the one
+ * with most of its memory. site and ev may be NULL; NULL: none is known. */
+const struct device *report_device(const struct process *p, const struct site *site, const struct rule *rule,
+				   const struct finding *f, const struct event *ev);
+
 /* That a process holds memory and shows no call. NULL when out of memory. */
 struct report *fill_coverage(struct process *p, const struct occasion *o);
+
+/* escalate.c */
+/* Until the device is full, at the growth that was found; ABSENT_U64 where that is not known. dev may be NULL. */
+uint64_t finding_full_in_sec(const struct finding *f, const struct device *dev);
+/* Raises the severity of a firing incident if its rule says so by now; true if it did. */
+bool incident_rise(const struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o);
+
+/* inhibit.c: is the rule silent about this subject now? */
+bool incident_is_inhibited(struct engine *e, const struct rule_state *rs, const struct subject *s);
+/* A member counts as one; of a device, where it has memory on it. */
+bool membership_holds(const struct process *p, const struct membership *m);
 
 /* template.c: a rule's message with its names filled in. 0 or -ENOMEM; *ret is NULL when the rule has none. */
 int template_expand(const char *text, const struct report *r, char **ret);

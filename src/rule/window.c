@@ -54,15 +54,15 @@ void rate_window_add(struct rate_window *w, uint64_t time_ns, uint64_t n)
 
 double rate_window_rate(struct rate_window *w, uint64_t now_ns)
 {
-	uint64_t covered;
+	uint64_t number = now_ns / w->width_ns, covered;
 
-	rate_window_advance(w, now_ns / w->width_ns);
+	rate_window_advance(w, number);
 	if (w->sum == 0)
 		return 0;
 	/* The full buckets and what has passed of the newest one. Events may be a moment ahead of now_ns. */
 	covered = RATE_BUCKETS * w->width_ns;
-	if (now_ns / w->width_ns == w->newest)
-		covered += now_ns % w->width_ns;
+	if (number == w->newest)
+		covered += now_ns - number * w->width_ns;
 	return (double)w->sum * (double)NSEC_PER_SEC / (double)covered;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Generated programs with a known truth, for the bench of the leak detector. A family is a kind of program; a seed is one
- * of it: sizes, rates, noise, device and length differ. Nothing of it looks at the clock or the machine: the same seed is
- * the same trace for ever.
+ * Generated programs with a known truth, for the bench of the leak detector. A family is a kind of program; a seed is
+ * one of it: sizes, rates, noise, device and length differ. Nothing of it looks at the clock or the machine: the same
+ * seed is the same trace for ever.
  */
 #pragma once
 
@@ -12,6 +12,8 @@
 
 #include "replay/trace.h"
 
+#define GEN_PID 4711
+#define GEN_EVENTS_MAX 200000 /* about so many at most: a bench of hundreds must end in a minute */
 #define GEN_FOREVER UINT64_MAX
 #define GEN_SEC UINT64_C(1000000000)
 #define GEN_MIB (UINT64_C(1) << 20)
@@ -31,13 +33,16 @@ struct gen {
 	uint64_t leak_site;	/* stack of most of it; 0 = of no one site, or seen by the driver only */
 	struct gen_loss {
 		uint64_t time_ns, bytes; /* so many more were lost */
+		uint64_t stack;		 /* of the block; 0 = without one of its own */
 	} *losses;
 	size_t losses_len, losses_cap;
+	bool is_full; /* gen_finish() cut it where the device was full: the program died of it */
 };
 
 struct family {
 	const char *name; /* "list-kept" */
 	bool is_leak;
+	/* Sets end_ns and calls gen_device() before all else. At most GEN_EVENTS_MAX items. */
 	void (*make)(struct gen *g);
 	const char *what; /* one line for the table's legend */
 };
@@ -45,7 +50,8 @@ struct family {
 extern const struct family families_tuning[];	/* what the detector may be tuned on; ends with name NULL */
 extern const struct family families_held_out[]; /* ... and what it is judged by: nobody tunes on these */
 
-/* Random numbers: splitmix64. */
+/* Random numbers: splitmix64. Never two of them in one expression or argument list: which is drawn first would be the
+ * compiler's choice, and the trace another. */
 uint64_t gen_u64(struct gen *g);
 double gen_unit(struct gen *g);				 /* [0, 1) */
 double gen_range(struct gen *g, double low, double high); /* evenly */
@@ -57,10 +63,10 @@ size_t gen_pick(struct gen *g, size_t n);		 /* 0 to n - 1 */
 
 /* A device of a usual size (8 to 141 GiB), and how much of it others use. */
 void gen_device(struct gen *g);
-/* A block of the device class, living life_ns (GEN_FOREVER: to the end of the program). stack from 1. What would not end
- * before end_ns is never freed. Returns its address. */
+/* A block of the device class, living life_ns (GEN_FOREVER: to the end of the program). stack from 1. What would not
+ * end before end_ns is never freed. Returns its address; 0, and nothing is made, from end_ns on. */
 uint64_t gen_block(struct gen *g, uint64_t time_ns, uint64_t bytes, uint64_t stack, uint64_t life_ns);
-/* Frees a block that was made with GEN_FOREVER. */
+/* Frees a block that was made with GEN_FOREVER. addr 0: nothing. */
 void gen_free(struct gen *g, uint64_t time_ns, uint64_t addr);
 /* A block that is lost for ever: gen_block, and the truth of it. The first one is the start of the leak. */
 uint64_t gen_lose(struct gen *g, uint64_t time_ns, uint64_t bytes, uint64_t stack);
@@ -72,3 +78,9 @@ void gen_driver(struct gen *g, uint64_t time_ns, uint64_t bytes);
 /* The weights and the like that every program has: blocks within the first seconds to minutes from stacks first to
  * first + 4, kept for ever; how long it took is returned. */
 uint64_t gen_startup(struct gen *g, uint64_t bytes, uint64_t stack);
+
+/* For the bench: a family's trace of a seed is gen_init(), make(), gen_finish(). */
+void gen_init(struct gen *g, const struct family *f, uint64_t seed);
+/* Sorts by time, and ends the trace where an allocation finds no room. */
+void gen_finish(struct gen *g);
+void gen_done(struct gen *g);

@@ -80,6 +80,52 @@ TEST(environment)
 	EXPECT_EQ(identity_read(t.root, 4711, 0, NULL, &id), 0);
 	ASSERT(id != NULL);
 	EXPECT(id->slurm_job == NULL);
+	EXPECT(id->tag == NULL);
+}
+
+/* With this much of the environment, NUL bytes and all. */
+static void expect_tag(const char *environ, size_t len, const char *expected)
+{
+	_cleanup_(temp_proc_done) struct temp_proc t = { 0 };
+	_cleanup_(identity_unrefp) struct identity *id = NULL, *copy = NULL;
+
+	ASSERT(temp_proc_new(&t) && fill(&t, "0") && temp_proc_file(&t, 4711, "environ", environ, len));
+	EXPECT_EQ(identity_read(t.root, 4711, 0, NULL, &id), 0);
+	ASSERT(id != NULL);
+	if (!expected) {
+		EXPECT(id->tag == NULL);
+		return;
+	}
+	EXPECT_STR(id->tag, expected);
+	copy = identity_copy(id);
+	ASSERT(copy != NULL);
+	EXPECT_STR(copy->tag, expected);
+}
+
+#define TAG_100 "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+#define TAG_127 TAG_100 "012345678901234567890123456"
+
+TEST(tag)
+{
+	static const char middle[] = "PATH=/bin\0GPUXRAY_TAG=team-a/exp 7\0HOME=/";
+	static const char others[] = "XGPUXRAY_TAG=x\0GPUXRAY_TAGS=y\0GPUXRAY_TAG\0gpuxray_tag=z";
+	static const char empty[] = "GPUXRAY_TAG=\0A=b";
+	static const char raw[] = "GPUXRAY_TAG=\x1b[31m\xff\n";
+	static const char exact[] = "GPUXRAY_TAG=" TAG_127 "8\0";
+	static const char longer[] = "GPUXRAY_TAG=" TAG_127 "89\0";
+	static const char split[] = "GPUXRAY_TAG=" TAG_127 "\xc3\xa9\0";
+	static const char first[] = "GPUXRAY_TAG=first\0GPUXRAY_TAG=second";
+
+	expect_tag(middle, sizeof(middle), "team-a/exp 7");
+	expect_tag(others, sizeof(others), NULL);
+	expect_tag(empty, sizeof(empty), NULL);
+	expect_tag("", 0, NULL);
+	/* As it is: what writes it escapes it. */
+	expect_tag(raw, sizeof(raw), "\x1b[31m\xff\n");
+	expect_tag(exact, sizeof(exact), TAG_127 "8");
+	expect_tag(longer, sizeof(longer), TAG_127 "8");
+	expect_tag(split, sizeof(split), TAG_127);
+	expect_tag(first, sizeof(first), "first");
 }
 
 static void expect_parent(const char *stat_of_42, const char *expected)

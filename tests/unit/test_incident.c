@@ -388,4 +388,62 @@ TEST(messages_are_filled_in)
 	sim_done(&s);
 }
 
+/* All names there are, of one that says much and of one that says nothing. */
+TEST(messages_of_leaks_and_devices)
+{
+	static const char rules[] =
+		RULES("{ name = \"leak\"; kind = \"leak\"; epoch = \"2s\"; epochs = 8; min_growth = \"4MiB\"; for_epochs = 3;"
+		      " message = \"%{severity}|%{growth}|%{leaked}|%{full_in}|%{confidence}|%{age}|%{slice}|%{pod}|%{slurm_job}|"
+		      "%{tag}|%{device_used}|%{device_total}|%{baseline}|%{untracked}|%{condition}|%{scope_key}\"; },"
+		      "{ name = \"dev\"; kind = \"live_bytes\"; scope = \"device\"; fire_above = \"1MiB\"; for = \"0s\";"
+		      " message = \"%{scope_key} %{device_used}/%{device_total} %{tag} %{growth} %{full_in} %{confidence} %{age}\"; },"
+		      "{ name = \"oom\"; kind = \"alloc_failure\"; message = \"%{incident}\"; tags = [ \"x\", \"y z\" ]; }");
+	struct identity *id = identity_new();
+	struct report *r;
+	struct sim s;
+	int age, percent;
+	double growth, leaked, full;
+
+	ASSERT(id);
+	sim_new(&s, rules);
+	(void)engine_set_device(s.e, "GPU-a", 0, "H200", 80 * GIB, ABSENT_U64);
+	sim_simple(&s, EVENT_PROCESS, 3);
+	id->pid = 3;
+	id->start_ns = 3 * SEC;
+	id->slice = strdup("a.slice");
+	id->pod = strdup("p-1");
+	id->slurm_job = strdup("12.0");
+	id->tag = strdup("team\n");
+	(void)engine_set_identity(s.e, 3, 3 * SEC, id);
+	identity_unref(id);
+	(void)engine_set_ordinal(s.e, 3, 3 * SEC, 0, "GPU-a");
+	(void)engine_set_device(s.e, "GPU-a", 0, "H200", 80 * GIB, 40 * GIB);
+	for (int i = 0; i < 60; i++) {
+		sim_alloc(&s, 3, MIB, 1);
+		sim_pass(&s, SEC);
+	}
+	r = sim_get(&s, "leak", 0);
+	ASSERT(r && r->message);
+	/* Rates and ages are the detector's affair. */
+	EXPECT_EQ(sscanf(r->message, "warning|%lf GiB/h|%lf MiB|%lfh", &growth, &leaked, &full), 3);
+	EXPECT(strstr(r->message, "|a.slice|p-1|12.0|team\\x0a|40 GiB|80 GiB|?|?|?|?"));
+	if (sscanf(strstr(r->message, "m|") ? strstr(r->message, "m|") : "", "m|%d%%|%ds", &percent, &age) == 2)
+		EXPECT(percent >= 0 && percent <= 100 && age > 0);
+	else
+		EXPECT(r->confidence < 0);
+	r = sim_get(&s, "dev", 0);
+	ASSERT(r);
+	EXPECT_STR(r->message, "GPU-a 40 GiB/80 GiB ? ? ? ? ?");
+	sim_fail(&s, 3, 1, 1);
+	r = sim_get(&s, "oom", 0);
+	ASSERT(r && r->message);
+	EXPECT_EQ(r->seq, 1);
+	EXPECT_EQ(strlen(r->message), 32);
+	EXPECT(strncmp(r->message, "0300000055555555", 16) == 0);
+	EXPECT_EQ(r->incident[0], 3);
+	EXPECT_STR(r->tags, "x,y z");
+	EXPECT(!sim_get(&s, "dev", 0)->tags);
+	sim_done(&s);
+}
+
 TEST_MAIN()

@@ -284,6 +284,7 @@ TEST(bytes_and_back)
 	uint64_t now;
 
 	first_life(&k, QUOTA, &now);
+	k.list[0].identity->tag = strdup("team-a");
 	incident_pack(&sb, &k.list[0]);
 	for (size_t len = 0; len <= sb.len; len++) {
 		char *part = malloc(len + 1);
@@ -311,10 +312,100 @@ TEST(bytes_and_back)
 	ASSERT(back.identity);
 	EXPECT_STR(back.identity->comm, "train");
 	EXPECT_STR(back.identity->unit, "a.service");
+	EXPECT_STR(back.identity->tag, "team-a");
 	EXPECT_EQ(back.identity->uid, 1000);
 	EXPECT_EQ(back.identity->start_ticks, 300);
 	EXPECT(!back.identity->exe);
 	incident_saved_done(&back);
+	kept_done(&k);
+}
+
+#define RAISED                                                                                                         \
+	RULES("{ name = \"quota\"; kind = \"live_bytes\"; scope = \"process\"; fire_above = \"100MiB\";"                \
+	      " resolve_below = \"80MiB\"; for = \"10s\"; keep_firing_for = \"5s\"; repeat = \"60s\"; severity = \"notice\";" \
+	      " escalate = { severity = \"error\"; above = \"140MiB\"; }; }")
+
+/* What it was raised to, it stays. */
+TEST(severity_outlives_a_restart)
+{
+	struct kept k;
+	uint64_t now;
+	struct sim s;
+
+	first_life(&k, RAISED, &now);
+	EXPECT_EQ(k.list[0].severity, SEVERITY_ERROR);
+	second_life(&s, &k, RAISED, now, WAIT);
+	sim_alloc(&s, 3, 110 * MIB, 0); /* below what raised it */
+	ASSERT(s.len == 1);
+	EXPECT_EQ(s.reports[0]->state, STATE_REPEAT);
+	EXPECT_EQ(s.reports[0]->severity, SEVERITY_ERROR);
+	sim_alloc(&s, 3, 50 * MIB, 0);
+	sim_pass(&s, 10 * SEC);
+	EXPECT_EQ(s.len, 1); /* it is said once */
+	sim_done(&s);
+	/* Its end is as loud when it was not seen again. */
+	second_life(&s, &k, RAISED, now, WAIT);
+	sim_simple(&s, EVENT_EXIT, 3);
+	ASSERT(s.len == 1);
+	EXPECT_EQ(s.reports[0]->severity, SEVERITY_ERROR);
+	sim_done(&s);
+	/* Said as quiet, found as bad. */
+	k.list[0].severity = SEVERITY_NOTICE;
+	second_life(&s, &k, RAISED, now, WAIT);
+	sim_alloc(&s, 3, 150 * MIB, 0);
+	sim_pass(&s, 10 * SEC);
+	ASSERT(s.len == 1);
+	EXPECT_EQ(s.reports[0]->state, STATE_REPEAT);
+	EXPECT_EQ(s.reports[0]->severity, SEVERITY_ERROR);
+	sim_done(&s);
+	kept_done(&k);
+}
+
+/* Whoever was told that it fires has not been told that it is over. */
+TEST(what_waits_silences_still)
+{
+	static const char rules[] =
+		RULES("{ name = \"quota\"; kind = \"live_bytes\"; scope = \"process\"; fire_above = \"100MiB\";"
+		      " resolve_below = \"80MiB\"; for = \"10s\"; keep_firing_for = \"5s\"; severity = \"critical\";"
+		      " inhibits = [ \"oom\" ]; tags = [ \"a\", \"b\" ]; }, { name = \"oom\"; kind = \"alloc_failure\"; }");
+	struct kept k;
+	uint64_t now;
+	struct sim s;
+
+	first_life(&k, rules, &now);
+	second_life(&s, &k, rules, now, WAIT);
+	sim_alloc(&s, 3, 10 * MIB, 0);
+	sim_fail(&s, 3, 1, 0);
+	EXPECT_EQ(s.len, 0);
+	sim_fail(&s, 4, 1, 0);
+	EXPECT_EQ(sim_count(&s, "oom", STATE_FIRING), 1);
+	sim_pass(&s, WAIT + 5 * SEC);
+	ASSERT(sim_count(&s, "quota", STATE_RESOLVED) == 1);
+	EXPECT_STR(sim_get(&s, "quota", 0)->tags, "a,b");
+	sim_fail(&s, 3, 1, 0);
+	EXPECT_EQ(sim_count(&s, "oom", STATE_FIRING), 2);
+	sim_done(&s);
+	kept_done(&k);
+}
+
+TEST(groups_that_wait_silence_their_members)
+{
+	static const char rules[] =
+		RULES("{ name = \"unit\"; kind = \"live_bytes\"; scope = \"unit\"; fire_above = \"100MiB\"; for = \"0s\";"
+		      " inhibits = [ \"oom\" ]; }, { name = \"oom\"; kind = \"alloc_failure\"; }");
+	struct kept k;
+	uint64_t now;
+	struct sim s;
+
+	first_life(&k, rules, &now);
+	second_life(&s, &k, rules, now, WAIT);
+	sim_identify(&s, 4, "x", "a.service", "u");
+	sim_identify(&s, 5, "x", "b.service", "u");
+	sim_fail(&s, 4, 1, 0);
+	EXPECT_EQ(s.len, 0);
+	sim_fail(&s, 5, 1, 0);
+	EXPECT_EQ(s.len, 1);
+	sim_done(&s);
 	kept_done(&k);
 }
 

@@ -218,6 +218,27 @@ TEST(unit_is_the_system_unit_or_that_of_the_user)
 	EXPECT(says("match = { unit = \"^shell\\\\.scope$\"; };", id, NULL, -1));
 }
 
+TEST(where_it_runs_and_what_it_says)
+{
+	static const char *const keys[] = { "slice", "pod", "slurm_job", "runtime", "parent", "tag" };
+	_cleanup_(identity_unrefp) struct identity *id = trainer();
+	char **const texts[] = { &id->slice, &id->pod, &id->slurm_job, &id->runtime, &id->parent, &id->tag };
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		char mine[64], other[64], any[64];
+
+		snprintf(mine, sizeof(mine), "match = { %s = \"^%s-7$\"; };", keys[i], keys[i]);
+		snprintf(other, sizeof(other), "match = { %s = \"^%s-8$\"; };", keys[i], keys[i]);
+		snprintf(any, sizeof(any), "except = { %s = \"^\"; };", keys[i]);
+		EXPECT(!says(mine, id, NULL, -1));
+		EXPECT(says(any, id, NULL, -1));
+		ASSERT(asprintf(texts[i], "%s-7", keys[i]) > 0);
+		EXPECT(says(mine, id, NULL, -1));
+		EXPECT(!says(other, id, NULL, -1));
+		EXPECT(!says(any, id, NULL, -1));
+	}
+}
+
 TEST(device_is_uuid_or_index)
 {
 	_cleanup_(identity_unrefp) struct identity *id = trainer();

@@ -73,6 +73,7 @@ TEST(promised_names_are_there)
 		"GPUXRAY_GROWTH_BYTES_PER_HOUR", "GPUXRAY_FULL_IN_SEC", "GPUXRAY_LEAKED_BYTES", "GPUXRAY_AGE_SEC",
 		"GPUXRAY_FUNCTION", "GPUXRAY_ERROR", "GPUXRAY_STACK", "GPUXRAY_STACK_ID", "GPUXRAY_STACK_BYTES",
 		"GPUXRAY_STACK_INFO", "GPUXRAY_SUPPRESSED", "GPUXRAY_LOST_EVENTS", "GPUXRAY_EXACT", "GPUXRAY_DURATION_SEC",
+		"GPUXRAY_CONFIDENCE", "GPUXRAY_TAG", "GPUXRAY_TAGS",
 	};
 	size_t n;
 	const struct field_desc *t = fields_table(&n);
@@ -140,6 +141,58 @@ TEST(an_incident_in_full)
 	EXPECT(!record_get(rec, "GPUXRAY_CONTAINER"));
 	EXPECT_STR(record_get(rec, "OBJECT_PID"), "4711");
 	EXPECT(!record_get(rec, "CODE_FILE"));
+}
+
+TEST(how_sure_a_leak_is)
+{
+	static const struct {
+		double confidence;
+		const char *text;
+	} cases[] = { { 0.934, "0.93" }, { 0, "0.00" }, { 1, "1.00" }, { 0.5, "0.50" }, { -1, NULL } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		for (int event = 0; event <= REPORT_LEAK; event++) {
+			_cleanup_(report_freep) struct report *r = make_report((enum report_event)event);
+			_cleanup_(record_freep) struct record *rec = NULL;
+
+			r->confidence = cases[i].confidence;
+			rec = build(r, NULL, false);
+			ASSERT(rec);
+			if (cases[i].text && event == REPORT_LEAK)
+				EXPECT_STR(record_get(rec, "GPUXRAY_CONFIDENCE"), cases[i].text);
+			else
+				EXPECT(!record_get(rec, "GPUXRAY_CONFIDENCE"));
+		}
+	}
+}
+
+/* Of the process and of the rule, in all that is said of incidents. */
+TEST(tags)
+{
+	for (int event = 0; event < REPORT_EVENT_MAX; event++) {
+		_cleanup_(report_freep) struct report *r = make_report((enum report_event)event);
+		_cleanup_(record_freep) struct record *rec = NULL, *none = NULL;
+		bool is_incident = event < RULE_KIND_MAX;
+
+		if (event >= REPORT_START)
+			set(&r->text, "x");
+		none = build(r, NULL, false);
+		ASSERT(none);
+		EXPECT(!record_get(none, "GPUXRAY_TAG") && !record_get(none, "GPUXRAY_TAGS"));
+		set(&r->id->tag, "team\n\xff");
+		set(&r->tags, "gpu,page me");
+		rec = build(r, NULL, false);
+		ASSERT(rec);
+		EXPECT_SOUND(rec);
+		if (is_incident || event == REPORT_COVERAGE)
+			EXPECT_STR(record_get(rec, "GPUXRAY_TAG"), "team\\x0a\\xff");
+		else
+			EXPECT(!record_get(rec, "GPUXRAY_TAG"));
+		if (is_incident)
+			EXPECT_STR(record_get(rec, "GPUXRAY_TAGS"), "gpu,page me");
+		else
+			EXPECT(!record_get(rec, "GPUXRAY_TAGS"));
+	}
 }
 
 TEST(states_and_priorities)
@@ -366,6 +419,8 @@ TEST(hostile_strings)
 			set(&r->id->user_unit, h);
 			set(&r->id->container, h);
 			set(&r->id->pod, h);
+			set(&r->id->tag, h);
+			set(&r->tags, h);
 			set(&r->rule, h);
 			set(&r->runbook, h);
 			set(&r->device_uuid, h);
@@ -401,7 +456,8 @@ TEST(long_fields)
 			_cleanup_free_ char *s = repeat(fill[k], lengths[i]);
 			char **const texts[] = { &r->id->cmdline, &r->id->exe,	&r->id->comm, &r->id->cgroup, &r->id->unit,
 						 &r->id->user,	  &r->rule,	&r->runbook,  &r->message,    &r->id->container,
-						 &r->id->pod,	  &st->frames[0].text, &st->info, &r->device_uuid };
+						 &r->id->pod,	  &st->frames[0].text, &st->info, &r->device_uuid,
+						 &r->id->tag, &r->tags };
 
 			for (size_t t = 0; t < ARRAY_SIZE(texts); t++)
 				set(texts[t], s);

@@ -40,7 +40,7 @@ static const char full[] =
 	"\"notice\"; },\n"
 	"  { name = \"leak\"; kind = \"leak\"; scope = \"process\"; epoch = \"10m\"; epochs = 8; occupancy = 1; "
 	"keep_ratio = 0.7;\n"
-	"    min_growth = \"32MiB\"; for_epochs = 5; escalate = { full_in = \"6h\"; severity = \"error\"; };\n"
+	"    min_growth = \"2%\"; full_in = \"7d\"; min_confidence = 0.8; for_epochs = 5; escalate = { full_in = \"6h\"; severity = \"error\"; };\n"
 	"    inhibits = [ \"leak-suspected\" ]; },\n"
 	"  { name = \"exit-with-live\"; kind = \"exit\"; live_above = \"256MiB\"; never_freed_above = 0.5; "
 	"min_runtime = \"1m\"; severity = \"notice\"; },\n"
@@ -119,9 +119,7 @@ TEST(documented_file_loads)
 	struct result res = parse(full);
 	const struct rule *r;
 
-	EXPECT_STR(res.text, "t.conf:15: warning: escalate is not evaluated in this version: the rule keeps its "
-			     "severity\n"
-			     "t.conf:16: warning: inhibits is not evaluated in this version: both rules will speak\n");
+	EXPECT_STR(res.text, "");
 	ASSERT(res.r == 0 && res.rs->len == 9); /* without the one that is not enabled */
 	r = find(res.rs, "device-nearly-full");
 	ASSERT(r);
@@ -147,6 +145,12 @@ TEST(documented_file_loads)
 	r = find(res.rs, "leak");
 	ASSERT(r);
 	EXPECT(r->occupancy == 1);
+	EXPECT(r->escalate.is_set && r->escalate.severity == SEVERITY_ERROR && r->escalate.full_in_ns == 6 * 3600 * SEC);
+	EXPECT(r->escalate.after_ns == 0 && r->escalate.above.unit == LIMIT_NONE);
+	EXPECT_EQ(r->min_growth_bytes, 32 * MIB);
+	EXPECT(r->min_growth_share == 0.02 && r->full_in_ns == 7 * 86400 * SEC && r->min_confidence == 0.8);
+	ASSERT(r->inhibits_len == 1);
+	EXPECT_STR(r->inhibits[0], "leak-suspected");
 	r = find(res.rs, "exit-with-live");
 	ASSERT(r);
 	EXPECT(r->live_above_bytes == 256 * MIB && r->never_freed_above == 0.5 && r->min_runtime_ns == 60 * SEC);
@@ -215,10 +219,21 @@ TEST(print_reads_back_as_the_same)
 		EXPECT(again.rs->rules[i]->meaning == res.rs->rules[i]->meaning);
 	EXPECT(strstr(text, "  # t.conf:5\n  {\n    name = \"device-nearly-full\";\n"));
 	EXPECT(strstr(text, "    fire_above = \"100MiB/m\";\n"));
+	EXPECT(strstr(text, "    min_growth = \"2%\";\n    for_epochs = 5;\n    full_in = \"7d\";\n    min_confidence = 0.8;\n"));
+	EXPECT(strstr(text, "    escalate = { severity = \"error\"; full_in = \"6h\"; };\n"));
+	EXPECT(strstr(text, "    inhibits = [ \"leak-suspected\" ];\n"));
 	EXPECT(strstr(text, "    message = \"%{comm} at %{value}, 100% sure\\x0a\\\"\";\n"));
 	free(text);
 	result_done(&res);
 	result_done(&again);
+}
+
+/* But for where they came from. */
+static __attribute__((noinline)) bool is_same_rule(const char *a, const char *b)
+{
+	a = strchr(a, '{');
+	b = strchr(b, '{');
+	return a && b && strcmp(a, b) == 0;
 }
 
 TEST(odd_numbers_survive_printing)
@@ -241,11 +256,24 @@ TEST(odd_numbers_survive_printing)
 		"kind = \"orphan\";",
 		"kind = \"orphan\"; live_above = \"64MiB\"; for = \"5m\"; conditions = [ \"zombie\", \"no_process\" ];",
 		"kind = \"leak\"; class = [ \"device\", \"host\", \"imported\" ];",
+		"kind = \"leak\"; min_growth = \"2.5%\"; full_in = \"1d12h\"; min_confidence = 0.333333333333;",
+		"kind = \"leak\"; min_growth = \"0%\"; full_in = \"0s\"; min_confidence = 1e-12;",
+		"kind = \"leak\"; occupancy = 1e-300; keep_ratio = 0.00000000012345;",
+		"kind = \"leak\"; escalate = { severity = \"critical\"; full_in = \"6h\"; after = \"90m\"; };",
+		"kind = \"live_bytes\"; fire_above = \"92.2%\"; escalate = { after = \"1h\"; above = \"95.123456789%\";"
+		" severity = \"error\"; };",
+		"kind = \"live_bytes\"; fire_above = \"1B\"; escalate = { above = \"2B\"; severity = \"error\"; };",
+		"kind = \"alloc_rate\"; fire_above = \"100/m\"; escalate = { above = \"101/m\"; severity = \"error\"; };",
+		"kind = \"alloc_rate\"; fire_above = \"7B/h\"; escalate = { above = \"8B/h\"; severity = \"error\"; };",
+		"kind = \"orphan\"; escalate = { severity = \"warning\"; after = \"1d\"; };",
+		"kind = \"orphan\"; inhibits = [];",
+		"kind = \"orphan\"; match = { slice = \"^a\"; pod = \"b\"; slurm_job = \"^12(\\\\.|$)\"; runtime = \"c\";"
+		" parent = \"^d$\"; tag = [ \"^e\", \"^f\" ]; };",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
 		struct result res, again;
-		char text[512], *printed;
+		char text[1024], *printed, *again_printed;
 
 		snprintf(text, sizeof(text), "version = 1; rules = ( { name = \"x\"; %s } );", rules[i]);
 		res = parse(text);
@@ -257,6 +285,10 @@ TEST(odd_numbers_survive_printing)
 		EXPECT_STR(again.text, "");
 		ASSERT(again.rs);
 		EXPECT_STR(again.rs->digest, res.rs->digest);
+		/* And prints as the same text. */
+		again_printed = print(again.rs);
+		EXPECT(is_same_rule(again_printed, printed));
+		free(again_printed);
 		free(printed);
 		result_done(&res);
 		result_done(&again);
@@ -308,6 +340,8 @@ TEST(meaning_is_what_decides)
 		"kind = \"live_bytes\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; }; tags = \"t\";",
 		"kind = \"live_bytes\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; }; repeat = \"5m\";",
 		"kind = \"live_bytes\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; }; budget = \"5/5m\";",
+		"kind = \"live_bytes\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; };"
+		" escalate = { severity = \"error\"; after = \"1h\"; };",
 	};
 	static const char *const other[] = {
 		"kind = \"single_alloc\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; };",
@@ -339,6 +373,41 @@ TEST(meaning_is_what_decides)
 	/* The same on every machine and in every version: incidents live over an update, and fleets compare digests. */
 	EXPECT_STR(digest, "4d1cec1dcb1596a8");
 	EXPECT(m == UINT64_C(5101664899337211982));
+}
+
+/* What decides beside the defaults is part of it; what is not said leaves it as it always was. */
+TEST(meaning_of_a_leak)
+{
+	static const char *const other[] = {
+		"kind = \"leak\"; min_growth = \"2%\";",
+		"kind = \"leak\"; full_in = \"7d\";",
+		"kind = \"leak\"; min_confidence = 0.8;",
+	};
+	char digest[17];
+	uint64_t m = meaning_of("kind = \"leak\";", digest);
+
+	EXPECT(m == UINT64_C(14175666605608194818));
+	EXPECT(meaning_of("kind = \"leak\"; full_in = \"0s\"; min_confidence = 0;", digest) == m);
+	for (size_t i = 0; i < ARRAY_SIZE(other); i++)
+		EXPECT(meaning_of(other[i], digest) != m);
+}
+
+TEST(print_says_who_had_a_say)
+{
+	struct result res = parse("version = 1;\nrules = (\n"
+				  "{ name = \"a\"; kind = \"live_bytes\"; fire_above = \"2GiB\"; },\n"
+				  "{ name = \"a\"; override = \"merge\"; severity = \"error\"; },\n"
+				  "{ name = \"a\"; override = \"merge\"; for = \"1m\"; },\n"
+				  "{ name = \"b\"; kind = \"leak\"; inhibits = [ \"a\", \"a\" ]; } );");
+	char *text;
+
+	ASSERT(res.rs && res.rs->len == 2);
+	text = print(res.rs);
+	EXPECT(strstr(text, "  # t.conf:3, t.conf:4, t.conf:5\n  {\n    name = \"a\";\n"));
+	EXPECT(strstr(text, "  # t.conf:6\n  {\n    name = \"b\";\n"));
+	EXPECT(strstr(text, "    inhibits = [ \"a\" ];\n"));
+	free(text);
+	result_done(&res);
 }
 
 TEST(no_rules_is_a_warning)

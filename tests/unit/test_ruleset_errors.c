@@ -120,11 +120,50 @@ static const struct {
 	{ "kind = \"leak\"; min_growth = \"3GiB/s\";", "min_growth = \"3GiB/s\" is not a size: write a number and B, "
 						       "KiB, MiB, GiB or TiB, such as \"100MiB\"" },
 	{ "kind = \"leak\"; repeat = \"5ms\";", "repeat is at least 1s, or \"0s\" for never" },
-	{ "kind = \"leak\"; escalate = { full_in = \"6h\"; };", "escalate needs both: { full_in = \"6h\"; severity = "
-								"\"error\"; }" },
+	{ "kind = \"leak\"; escalate = { full_in = \"6h\"; };", "escalate needs a severity, and full_in, above or "
+								"after: { severity = \"error\"; after = \"1h\"; }" },
 	{ "kind = \"leak\"; escalate = { full_in = \"6h\"; severity = \"bad\"; };", "unknown severity \"bad\": known "
 										    "are info, notice, warning, error, "
 										    "critical" },
+	{ "kind = \"leak\"; escalate = \"error\";", "escalate needs a group: { key = value; ... }" },
+	{ "kind = \"leak\"; escalate = { severity = \"error\"; };",
+	  "escalate needs a severity, and full_in, above or after: { severity = \"error\"; after = \"1h\"; }" },
+	{ "kind = \"leak\"; escalate = { severity = \"error\"; ater = \"1h\"; after = \"1h\"; };",
+	  "unknown key of escalate \"ater\": did you mean \"after\"?" },
+	{ "kind = \"leak\"; severity = \"error\"; escalate = { severity = \"error\"; after = \"1h\"; };",
+	  "escalate: severity = \"error\" is not higher than the rule's own, which is \"error\"" },
+	{ "kind = \"leak\"; escalate = { severity = \"notice\"; after = \"1h\"; };",
+	  "escalate: severity = \"notice\" is not higher than the rule's own, which is \"warning\"" },
+	{ "kind = \"orphan\"; escalate = { severity = \"error\"; full_in = \"6h\"; };",
+	  "escalate: full_in does not belong to kind = \"orphan\" but to leak: use above or after" },
+	{ "kind = \"leak\"; escalate = { severity = \"error\"; above = \"6GiB\"; };",
+	  "escalate: above does not belong to kind = \"leak\", which has no fire_above: use full_in or after" },
+	{ "kind = \"live_bytes\"; fire_above = \"4GiB\"; escalate = { severity = \"error\"; above = \"4GiB\"; };",
+	  "escalate: above is not over fire_above, so that the rule would never fire without: raise it, or raise the "
+	  "rule's severity" },
+	{ "kind = \"live_bytes\"; fire_above = \"4GiB\"; escalate = { severity = \"error\"; above = \"95%\"; };",
+	  "escalate: above is not of the same unit as fire_above: write both as sizes, both as shares or both as rates "
+	  "of the same thing" },
+	{ "kind = \"alloc_rate\"; fire_above = \"4/s\"; escalate = { severity = \"error\"; above = \"1GiB/s\"; };",
+	  "escalate: above is not of the same unit as fire_above: write both as sizes, both as shares or both as rates "
+	  "of the same thing" },
+	{ "kind = \"live_bytes\"; fire_above = \"90%\"; escalate = { severity = \"error\"; above = \"100%\"; };",
+	  "escalate: above = \"100%\" is unreachable: nothing holds more than the device" },
+	{ "kind = \"live_bytes\"; fire_above = \"4GiB\"; escalate = { severity = \"error\"; above = 5; };",
+	  "above needs a unit, in a string: a bare number does not say of what, write \"100MiB\" or \"92%\"" },
+	{ "kind = \"leak\"; escalate = { severity = \"error\"; after = \"0s\"; };",
+	  "after = \"0s\" is out of range: it goes from 1s to 366d" },
+	{ "kind = \"alloc_failure\"; escalate = { severity = \"error\"; after = \"1h\"; };",
+	  "escalate does not belong to kind = \"alloc_failure\", which fires at once and does not last: remove it" },
+	{ "kind = \"leak\"; inhibits = \"x\";", "rule \"x\" inhibits itself and would never speak: remove the name" },
+	{ "kind = \"leak\"; min_growth = \"120%\";",
+	  "min_growth = \"120%\" is no share of a device: it goes from 0% to 100%, such as \"2%\"" },
+	{ "kind = \"leak\"; min_growth = \"2%\"; class = \"host\";",
+	  "min_growth = \"2%\": a share is that of a device, where memory of this class does not lie: write a size" },
+	{ "kind = \"leak\"; min_confidence = 80;", "min_confidence is out of range: it goes from 0 to 1" },
+	{ "kind = \"leak\"; full_in = 7;", "full_in is a time: write a string with a unit, such as \"30s\"" },
+	{ "kind = \"exit\"; live_above = \"1B\"; full_in = \"7d\";",
+	  "full_in does not belong to kind = \"exit\" but to leak: remove it" },
 	{ "kind = \"leak\"; inhibits = \"lake\";", "unknown rule in inhibits \"lake\": known are x" },
 	{ "kind = \"alloc_failure\"; match = { com = \"^a\"; };", "unknown match key \"com\": did you mean \"comm\"?" },
 	{ "kind = \"alloc_failure\"; match = \"^a\";", "match needs a group: { key = value; ... }" },
@@ -139,17 +178,15 @@ static const struct {
 	{ "kind = \"alloc_failure\"; match = { comm = []; };", "comm is empty and would match nothing: leave it out" },
 	{ "kind = \"alloc_failure\"; match = { comm = [ 1 ]; };", "comm may hold strings only" },
 	{ "kind = \"alloc_failure\"; match = { comm = \"@nobody\"; };", "unknown list \"nobody\": known are none" },
-	{ "kind = \"alloc_failure\"; match = { tag = \"^a\"; };", "matching by tag is not evaluated in this version: "
-								  "remove it" },
 	{ "kind = \"alloc_failure\"; except = \"^a\";", "except needs groups: ( { comm = \"^a$\"; user = \"^b$\"; }, "
 							"... )" },
 	{ "kind = \"alloc_failure\"; except = ();", "except is empty: leave it out" },
 	{ "kind = \"alloc_failure\"; except = ( 1 );", "except needs a group: { key = value; ... }" },
-	{ "kind = \"alloc_failure\"; message = \"%{command}\";", "unknown name in message \"command\": known are comm, "
-								 "pid, value, limit, rule, user, unit, cgroup, "
-								 "container, "
-								 "device, exe, live, peak, function, error, host, uid, "
-								 "scope, driver" },
+	{ "kind = \"alloc_failure\"; message = \"%{command}\";",
+	  "unknown name in message \"command\": known are comm, pid, value, limit, rule, severity, incident, user, uid, "
+	  "unit, slice, cgroup, container, pod, slurm_job, tag, exe, scope, scope_key, device, device_used, "
+	  "device_total, live, peak, host, driver, untracked, baseline, growth, leaked, full_in, confidence, age, "
+	  "condition, function, error" },
 	{ "kind = \"alloc_failure\"; message = \"%{pdi} died\";", "unknown name in message \"pdi\": did you mean "
 								  "\"pid\"?" },
 	{ "kind = \"alloc_failure\"; message = \"of %{pid\";", "message: the \"%{\" of \"%{pid\" is never closed" },

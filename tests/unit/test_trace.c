@@ -2,170 +2,149 @@
 /* Recorded traces through the rules: what the daemon said live must come out again. */
 #include <errno.h>
 
-#include "engine_sim.h"
+#include "replay/player.h"
+#include "replay/trace.h"
 #include "test.h"
 
 #define PATH_DEMO "tests/traces/demo.trace"
+#define MIB (UINT64_C(1) << 20)
 
-/* Value of key= in a line, or -1 when it is not there. */
-static int64_t number(const char *line, const char *key)
-{
-	const char *at = strstr(line, key);
-
-	return at ? strtoll(at + strlen(key), NULL, 0) : -1;
-}
-
-static uint8_t class_of(const char *line)
-{
-	static const char *const names[CLASS_MAX] = { "device", "managed", "host", "array", "physical", "async", "graph",
-						      "imported" };
-	const char *at = strstr(line, "class=");
-
-	for (uint8_t i = 0; at && i < CLASS_MAX; i++)
-		if (!strncmp(at + 6, names[i], strlen(names[i])) && at[6 + strlen(names[i])] == ' ')
-			return i;
-	return CLASS_MAX;
-}
+/* The rules of the demo, without the identity that a trace does not carry. */
+#define RULES                                                                                                          \
+	"version = 1; rules = ("                                                                                       \
+	"{ name = \"quota\"; kind = \"live_bytes\"; scope = \"process\"; fire_above = \"100MiB\";"                     \
+	"  resolve_below = \"80MiB\"; for = \"0s\"; severity = \"critical\"; },"                                       \
+	"{ name = \"oom\"; kind = \"alloc_failure\"; count = 1; window = \"1m\"; severity = \"error\"; },"             \
+	"{ name = \"leak\"; kind = \"leak\"; scope = \"process\"; epoch = \"2s\"; epochs = 8; occupancy = 0.9;"        \
+	"  keep_ratio = 0.7; min_growth = \"4MiB\"; for_epochs = 3; severity = \"warning\"; });"
 
 struct replay {
-	struct sim sim;
-	struct map64 blocks; /* by address: frees only name that */
-	uint64_t start_ns;
-	size_t events, stacks;
-	char *texts[64]; /* of the stacks, by their number */
-	struct stack *stack[64];
+	struct trace_reader *reader;
+	struct player *player;
+	struct report *reports[64];
+	uint64_t times[64];
+	size_t len;
 };
 
-/* "a;b;c" behind the number, innermost first. */
-static struct frames *frames_of(const char *text, uint64_t number)
+static void on_report(struct report *r, uint64_t time_ns, void *userdata)
 {
-	struct frames *f = calloc(1, sizeof(*f));
-	char *save = NULL;
+	struct replay *re = userdata;
 
-	if (!f || !(f->strings = strdup(strchr(text + 6, ' ') + 1)))
+	if (re->len == ARRAY_SIZE(re->reports))
 		abort();
-	f->list = calloc(strlen(text), sizeof(*f->list));
-	if (!f->list)
-		abort();
-	for (char *name = strtok_r(f->strings, ";\n", &save); name; name = strtok_r(NULL, ";\n", &save))
-		f->list[f->count++] = (struct frame){ .kind = FRAME_NATIVE, .function = name };
-	f->exact = number;
-	f->site = f->id = hash_str(0, text);
-	return f;
+	re->times[re->len] = time_ns;
+	re->reports[re->len++] = r;
 }
 
-/* A stack is sent before the first event that names it, and resolved while others go on. */
-static void see_stack(struct replay *r, uint32_t pid, uint64_t number)
+static const char *on_stack(uint64_t stack, void *userdata)
 {
-	struct stack *s;
-
-	if (!r->stack[number]) {
-		r->stack[number] = sim_raw_stack(&r->sim, pid, number);
-		return;
-	}
-	s = r->stack[number];
-	if (stack_is_done(s))
-		return;
-	stack_set_frames(s, frames_of(r->texts[number], number));
-	EXPECT_EQ(engine_set_site(r->sim.e, pid, pid * SEC, number, stack_frames(s)->site), 0);
+	return trace_stack(((struct replay *)userdata)->reader, stack);
 }
 
-static void feed(struct replay *r, const char *line)
+static size_t count(const struct replay *re, const char *rule, enum report_state state)
 {
-	uint64_t at_ns = (uint64_t)(strtod(line, NULL) * 1e9);
-	uint32_t pid = (uint32_t)strtoul(strchr(line, ' '), NULL, 10);
-	uint64_t addr = (uint64_t)number(line, "addr=");
-	struct event ev;
+	size_t n = 0;
 
-	/* With ticks between events, as the daemon has them. */
-	if (r->start_ns + at_ns > r->sim.now)
-		sim_pass(&r->sim, r->start_ns + at_ns - r->sim.now);
-	r->events++;
-	if (number(line, "stack=") > 0)
-		see_stack(r, pid, (uint64_t)number(line, "stack="));
-	if (strstr(line, " alloc ")) {
-		struct block *b = malloc(sizeof(*b));
-
-		ASSERT(b && class_of(line) < CLASS_MAX);
-		*b = sim_alloc_on(&r->sim, pid, (uint64_t)number(line, "bytes="), (uint64_t)number(line, "stack="), class_of(line),
-				  (int32_t)number(line, "device="));
-		ASSERT(map64_put(&r->blocks, addr, b) == 0);
-	} else if (strstr(line, " free ")) {
-		struct block *b = map64_remove(&r->blocks, addr);
-
-		ASSERT(b);
-		sim_free(&r->sim, *b);
-		free(b);
-	} else if (strstr(line, " fail ")) {
-		sim_fail(&r->sim, pid, (uint64_t)number(line, "bytes="), (uint64_t)number(line, "stack="));
-	} else if (strstr(line, " exit")) {
-		ev = sim_event(&r->sim, EVENT_EXIT, pid);
-		EXPECT_EQ(sim_send(&r->sim, &ev), 0);
-	} else {
-		EXPECT(!"a line this reader knows");
-	}
+	for (size_t i = 0; i < re->len; i++)
+		n += strcmp(re->reports[i]->rule, rule) == 0 && re->reports[i]->state == state;
+	return n;
 }
 
-static void run(struct replay *r, const char *path)
+/* Place of the first record of a rule; len = none. */
+static size_t first(const struct replay *re, const char *rule)
 {
-	_cleanup_fclose_ FILE *f = fopen(path, "re");
-	char line[8192];
+	size_t i = 0;
 
-	ASSERT(f);
-	while (fgets(line, sizeof(line), f)) {
-		if (line[0] == '#')
-			continue;
-		if (!strncmp(line, "stack ", 6)) {
-			size_t n = strtoul(line + 6, NULL, 10);
+	while (i < re->len && strcmp(re->reports[i]->rule, rule) != 0)
+		i++;
+	return i;
+}
 
-			ASSERT(n > 0 && n < ARRAY_SIZE(r->texts));
-			r->texts[n] = strdup(line);
-			r->stacks++;
-			continue;
-		}
-		feed(r, line);
+static void run(struct replay *re, const char *path, double stretch)
+{
+	_cleanup_errors_ struct errors errors = ERRORS_INIT;
+	struct player_options o = { .limits = LIMITS_DEFAULT, .report = on_report, .stack = on_stack,
+				    .stretch = stretch, .userdata = re };
+	struct ruleset *rs = NULL;
+	struct trace_item item;
+	int r;
+
+	*re = (struct replay){ 0 };
+	ASSERT(ruleset_parse("demo.conf", RULES, &errors, &rs) == 0);
+	r = trace_open(path, &errors, &re->reader);
+	if (r == 0) {
+		o.clock = *trace_clock(re->reader);
+		ASSERT(player_new(&o, rs, &re->player) == 0);
 	}
+	while (r == 0 && (r = trace_read(re->reader, &errors, &item)) > 0)
+		r = player_feed(re->player, &item);
+	EXPECT_EQ(r, 0);
+	errors_print(&errors, stdout);
+}
+
+static void done(struct replay *re)
+{
+	for (size_t i = 0; i < re->len; i++)
+		report_free(re->reports[i]);
+	player_free(re->player);
+	trace_close(re->reader);
 }
 
 TEST(demo)
 {
-	static struct replay r;
-	const struct report *leak;
-	size_t iter = 0;
-	void *value;
+	const struct report *leak, *oom;
+	struct player_stats stats;
+	const char *frames;
+	struct replay re;
 
-	/* The rules of the demo, without the identity that a trace does not carry. */
-	sim_new(&r.sim,
-		"version = 1; rules = ("
-		"{ name = \"quota\"; kind = \"live_bytes\"; scope = \"process\"; fire_above = \"100MiB\";"
-		"  resolve_below = \"80MiB\"; for = \"0s\"; severity = \"critical\"; },"
-		"{ name = \"oom\"; kind = \"alloc_failure\"; count = 1; window = \"1m\"; severity = \"error\"; },"
-		"{ name = \"leak\"; kind = \"leak\"; scope = \"process\"; epoch = \"2s\"; epochs = 8; occupancy = 0.9;"
-		"  keep_ratio = 0.7; min_growth = \"4MiB\"; for_epochs = 3; severity = \"warning\"; });");
-	r.start_ns = r.sim.now;
-	run(&r, PATH_DEMO);
-	EXPECT(r.events > 500);
-	EXPECT_EQ(r.stacks, 5);
-	EXPECT_EQ(sim_count(&r.sim, "quota", STATE_FIRING), 1);
-	EXPECT_EQ(sim_count(&r.sim, "quota", STATE_RESOLVED), 1);
-	EXPECT_EQ(sim_count(&r.sim, "oom", STATE_FIRING), 1);
-	ASSERT(sim_count(&r.sim, "leak", STATE_FIRING) == 1);
-	leak = sim_get(&r.sim, "leak", 0);
+	run(&re, PATH_DEMO, 1);
+	ASSERT(re.player);
+	player_stats(re.player, &stats);
+	EXPECT(stats.events > 500);
+	EXPECT_EQ(stats.items, stats.events);
+	EXPECT_EQ(stats.unknown_frees + stats.replaced + stats.late, 0);
+	EXPECT_EQ(count(&re, "quota", STATE_FIRING), 1);
+	EXPECT_EQ(count(&re, "quota", STATE_RESOLVED), 1);
+	EXPECT_EQ(count(&re, "oom", STATE_FIRING), 1);
+	ASSERT(count(&re, "leak", STATE_FIRING) == 1);
+	leak = re.reports[first(&re, "leak")];
 	/* 8 MiB a second, and the site that keeps them. */
 	EXPECT(leak->growth_bytes_per_hour > UINT64_C(7) * 3600 * MIB);
 	EXPECT(leak->growth_bytes_per_hour < UINT64_C(9) * 3600 * MIB);
 	EXPECT(leak->age_sec <= 30);
-	ASSERT(leak->stack && stack_frames(leak->stack) && stack_frames(leak->stack)->count > 2);
-	EXPECT_STR(stack_frames(leak->stack)->list[2].function, "save_activation+0xe (work_demo)");
 	EXPECT(leak->stack_bytes > 64 * MIB);
-	while (map64_next(&r.blocks, &iter, NULL, &value))
-		free(value);
-	map64_done(&r.blocks);
-	for (size_t i = 0; i < ARRAY_SIZE(r.texts); i++) {
-		free(r.texts[i]);
-		stack_unref(r.stack[i]);
-	}
-	sim_done(&r.sim);
+	frames = trace_stack(re.reader, player_stack_number(re.player, leak->stack));
+	ASSERT(frames);
+	EXPECT(strstr(frames, ";save_activation+0xe (work_demo);") != NULL);
+	oom = re.reports[first(&re, "oom")];
+	EXPECT(oom->bytes > 0 && oom->bytes != ABSENT_U64);
+	/* Nothing of it is left in the books of the process that has ended. */
+	EXPECT(!engine_newest_process(player_engine(re.player), oom->id->pid));
+	done(&re);
+}
+
+/* Slowed down, the same happens later. Rules that know time may come to see it otherwise. */
+TEST(demo_stretched)
+{
+	struct replay plain, slow;
+	size_t a, b;
+
+	run(&plain, PATH_DEMO, 1);
+	run(&slow, PATH_DEMO, 3);
+	ASSERT(plain.player && slow.player);
+	EXPECT_EQ(player_time(slow.player), 3 * player_time(plain.player));
+	EXPECT_EQ(count(&slow, "oom", STATE_FIRING), 1);
+	a = first(&plain, "oom");
+	b = first(&slow, "oom");
+	ASSERT(a < plain.len && b < slow.len);
+	EXPECT_EQ(slow.times[b], 3 * plain.times[a]);
+	EXPECT_EQ(slow.reports[b]->bytes, plain.reports[a]->bytes);
+	a = first(&plain, "quota");
+	b = first(&slow, "quota");
+	ASSERT(a < plain.len && b < slow.len);
+	EXPECT_EQ(slow.times[b], 3 * plain.times[a]);
+	done(&plain);
+	done(&slow);
 }
 
 TEST_MAIN()
