@@ -6,11 +6,20 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 
 #define FILE_FIRST_CAP 4096
 #define FILE_PIPE_WAIT_MSEC 1000
+
+/* A file of /proc can be one that waits for events, which is nothing that we read. */
+static bool may_wait(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && !S_ISREG(st.st_mode);
+}
 
 /* read() that waits a while for a pipe's writer; the descriptor does not block. */
 static ssize_t file_read_some(int fd, void *buf, size_t len)
@@ -25,14 +34,16 @@ static ssize_t file_read_some(int fd, void *buf, size_t len)
 			return n;
 		if (errno == EINTR)
 			continue;
-		if (errno != EAGAIN || has_waited)
+		if (errno != EAGAIN)
 			return -errno;
+		if (has_waited || !may_wait(fd))
+			return -EAGAIN;
 		(void)poll(&p, 1, FILE_PIPE_WAIT_MSEC);
 		has_waited = true;
 	}
 }
 
-static int file_read_fd(int fd, size_t max, bool may_cut, char **ret, size_t *ret_len)
+static int read_all(int fd, size_t max, bool may_cut, char **ret, size_t *ret_len)
 {
 	_cleanup_free_ char *buf = NULL;
 	size_t len = 0, cap = 0, limit;
@@ -77,7 +88,12 @@ static int file_open_and_read(int dir_fd, const char *path, size_t max, bool may
 	fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	return file_read_fd(fd, max, may_cut, ret, ret_len);
+	return read_all(fd, max, may_cut, ret, ret_len);
+}
+
+int file_read_fd(int fd, size_t max, char **ret, size_t *ret_len)
+{
+	return read_all(fd, max, false, ret, ret_len);
 }
 
 int file_read(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len)

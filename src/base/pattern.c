@@ -10,6 +10,7 @@ struct pattern {
 	pcre2_code *code;
 	pcre2_match_data *data;
 	pcre2_match_context *context;
+	unsigned refs;
 	bool is_limit_told;
 };
 
@@ -22,6 +23,7 @@ int pattern_new(const char *text, char error[PATTERN_ERROR_MAX], struct pattern 
 
 	if (!p)
 		return -ENOMEM;
+	p->refs = 1;
 	p->text = strdup(text);
 	p->context = pcre2_match_context_create(NULL);
 	if (!p->text || !p->context)
@@ -53,9 +55,15 @@ int pattern_new(const char *text, char error[PATTERN_ERROR_MAX], struct pattern 
 	return 0;
 }
 
+struct pattern *pattern_ref(struct pattern *p)
+{
+	p->refs++;
+	return p;
+}
+
 void pattern_free(struct pattern *p)
 {
-	if (!p)
+	if (!p || --p->refs > 0)
 		return;
 	pcre2_match_data_free(p->data);
 	pcre2_match_context_free(p->context);
@@ -67,6 +75,15 @@ void pattern_free(struct pattern *p)
 const char *pattern_text(const struct pattern *p)
 {
 	return p->text;
+}
+
+size_t pattern_size(const struct pattern *p)
+{
+	size_t code = 0, jit = 0;
+
+	(void)pcre2_pattern_info(p->code, PCRE2_INFO_SIZE, &code);
+	(void)pcre2_pattern_info(p->code, PCRE2_INFO_JITSIZE, &jit);
+	return sizeof(*p) + strlen(p->text) + code + jit;
 }
 
 int pattern_find(struct pattern *p, const char *data, size_t len, size_t from, size_t *ret_start, size_t *ret_end)

@@ -19,9 +19,13 @@ struct pattern;
 
 /* 0, -ENOMEM, or -EINVAL with the cause and the place in error. */
 int pattern_new(const char *text, char error[PATTERN_ERROR_MAX], struct pattern **ret);
-void pattern_free(struct pattern *p); /* accepts NULL */
+/* One more owner, who frees it in turn; all in the same thread. Returns p. */
+struct pattern *pattern_ref(struct pattern *p);
+void pattern_free(struct pattern *p); /* drops one owner, the last frees; accepts NULL */
 DEFINE_CLEANUP(struct pattern, pattern_free)
 const char *pattern_text(const struct pattern *p);
+/* Bytes that it takes, near enough to add them up. */
+size_t pattern_size(const struct pattern *p);
 /* 1 it matches, 0 it does not, -ELOOP when it hit the limits. */
 int pattern_match(struct pattern *p, const char *data, size_t len);
 /* The first match at or after from: 1 with its bounds, else as above. */

@@ -371,6 +371,7 @@ void daemon_adopt(struct daemon *d)
 	d->real_usec = clock_real_usec();
 	d->kept.written_ns = d->now_ns;
 	d->kept.is_adopting = true;
+	daemon_bounds_start(d);
 	take_state(&a);
 	if (tracer_is_kept(d->tracer))
 		take_books(&a);

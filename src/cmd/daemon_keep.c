@@ -249,6 +249,7 @@ static void write_totals(struct daemon *d)
 
 void daemon_keep_tick(struct daemon *d)
 {
+	daemon_bounds_tick(d);
 	if (!d->kept.state || d->now_ns - d->kept.written_ns < WRITE_NS)
 		return;
 	d->kept.written_ns = d->now_ns;
@@ -260,6 +261,7 @@ void daemon_keep_tick(struct daemon *d)
 
 void daemon_keep_stop(struct daemon *d)
 {
+	daemon_bounds_stop(d);
 	if (!d->kept.state)
 		return;
 	write_totals(d);
@@ -275,6 +277,7 @@ void daemon_keep_done(struct daemon *d)
 	state_free(d->kept.state);
 	keep_free(d->kept.keep);
 	free(d->kept.path);
+	free(d->kept.bounds.path);
 }
 
 void daemon_keep_stats(const struct daemon *d, struct state_stats *ret)

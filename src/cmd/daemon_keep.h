@@ -27,6 +27,12 @@ struct daemon_keep {
 	bool is_adopting;
 	struct report **held; /* of the adoption: they are said after the start */
 	size_t held_len;
+	struct {
+		char *path; /* NULL: no folder that outlives us */
+		uint64_t sum; /* hash of those last written */
+		uint64_t written_ns;
+		bool has_failed;
+	} bounds; /* where growth has stopped */
 };
 
 /* daemon_keep.c */
@@ -46,6 +52,12 @@ void daemon_keep_done(struct daemon *d);
 void daemon_keep_rewrite(struct daemon *d);
 /* The line of the status's limits: bytes of the file, and what was left out of it. */
 void daemon_keep_stats(const struct daemon *d, struct state_stats *ret);
+
+/* daemon_bounds.c: where growth has stopped, in a file of $STATE_DIRECTORY */
+/* The engine is there. */
+void daemon_bounds_start(struct daemon *d);
+void daemon_bounds_tick(struct daemon *d);
+void daemon_bounds_stop(struct daemon *d);
 
 /* daemon_adopt.c */
 /* After tracing and the engine have been started: what is known from before. Reports are held until daemon_adopt_end(). */

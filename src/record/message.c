@@ -337,10 +337,10 @@ static void add_growth(struct line *l)
 	}
 }
 
-/* Less than three in four. */
+/* Less than even. */
 static bool is_unsure(const struct report *r)
 {
-	return r->confidence >= 0 && r->confidence < 0.75;
+	return r->confidence >= 0 && r->confidence < 0.5;
 }
 
 static void say_leak(struct line *l)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One libconfig file, read with the care the library lacks: bounded, without NUL bytes, numbers that do not fit and
- * comments that never end refused, includes checked before they are opened. Getters tell what is wrong with file, line
+ * comments that never end refused, included files opened by us and not by the library. Getters tell what is wrong with file, line
  * and cure; they return 0, -EINVAL with an error added, or -ENOMEM.
  */
 #pragma once
@@ -12,10 +12,11 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "rule/conf_text.h"
 
 #define CONF_SIZE_MAX (1u << 20) /* bytes of one file */
 #define CONF_DEPTH_MAX 32	 /* nested groups, lists and arrays */
-#define CONF_INCLUDE_MAX 8	 /* files within files; libconfig itself stops at 10 */
+#define CONF_INCLUDE_MAX 8	 /* files within files */
 #define CONF_FILES_MAX 64	 /* includes of one file, and of those, in all: each counts as often as it is named */
 #define CONF_TOTAL_MAX (2u << 20) /* bytes of a file and all that it includes */
 #define CONF_MEMBERS_MAX 1000	 /* settings of one group: libconfig compares each new name with all before it */
@@ -24,6 +25,7 @@
 struct conf {
 	char *path; /* as errors name it */
 	char *dir;  /* includes are relative to it; NULL = no includes */
+	struct conf_text text; /* parsed, only its parts are kept: settings name their files */
 	config_t cfg;
 };
 

@@ -11,6 +11,7 @@
 
 struct scan {
 	const char *file;
+	const char *text;
 	const char *p;
 	int line;
 	int depth;
@@ -149,7 +150,7 @@ static int scan_include(struct scan *s)
 {
 	static const char word[] = "@include";
 	struct scan_include *list;
-	const char *p = s->p, *end;
+	const char *start = s->p, *p = start, *end;
 	int line = s->line;
 	char *path;
 
@@ -158,6 +159,11 @@ static int scan_include(struct scan *s)
 		return 0;
 	}
 	p += sizeof(word) - 1;
+	/* What libconfig would not take for one is left to it to refuse. */
+	if (*p != ' ' && *p != '\t') {
+		s->p = p;
+		return 0;
+	}
 	while (*p == ' ' || *p == '\t')
 		p++;
 	if (*p != '"') {
@@ -177,7 +183,7 @@ static int scan_include(struct scan *s)
 	path = strndup(p + 1, (size_t)(end - p - 1));
 	if (!path)
 		return -ENOMEM;
-	s->list[s->len++] = (struct scan_include){ path, line };
+	s->list[s->len++] = (struct scan_include){ path, line, (size_t)(start - s->text), (size_t)(s->p - s->text) };
 	return 0;
 }
 
@@ -223,7 +229,7 @@ static int scan_token(struct scan *s)
 
 int scan_text(const char *file, const char *text, struct errors *errors, struct scan_include **ret, size_t *ret_len)
 {
-	struct scan s = { .file = file, .p = text, .line = 1, .at_line_start = true, .errors = errors };
+	struct scan s = { .file = file, .text = text, .p = text, .line = 1, .at_line_start = true, .errors = errors };
 	int r = 0;
 
 	while (*s.p) {

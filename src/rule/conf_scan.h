@@ -9,6 +9,7 @@
 struct scan_include {
 	char *path; /* as written */
 	int line;
+	size_t start, end; /* from the @ to behind the closing quote, in bytes of the text */
 };
 
 /* Refuses NUL bytes, byte order marks and carriage returns that end no line. 0 or -EINVAL. */

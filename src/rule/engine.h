@@ -118,6 +118,16 @@ struct incident_saved {
 void engine_save_incidents(struct engine *e, void (*save)(const struct incident_saved *s, void *userdata), void *userdata);
 int engine_restore_incident(struct engine *e, const struct incident_saved *s, uint64_t now_ns, uint64_t wait_ns);
 
+/*
+ * Where growth of call sites has stopped by itself, in all processes there were: as much is expected of them in the next.
+ * id: frames.id, the same in every run; bytes: what the site held; seen_ns: when that was last learnt or of use, on the
+ * monotonic clock of this boot, negative where it was before it.
+ */
+void engine_save_bounds(const struct engine *e,
+			void (*save)(uint64_t id, uint64_t bytes, int64_t seen_ns, void *userdata), void *userdata);
+/* Of two of a site the larger counts. Beyond the limit the one that was seen longest ago makes room. 0 or -ENOMEM. */
+int engine_learn_bound(struct engine *e, uint64_t id, uint64_t bytes, int64_t seen_ns);
+
 /* Events of this process were lost. Its verdicts are inexact and its leak rules wait until a rebuild has been through and
  * one full window has passed. */
 int engine_lost(struct engine *e, uint32_t pid, uint64_t start_ns, uint64_t count, uint64_t now_ns);

@@ -12,6 +12,8 @@
 /* Counters a ring may have before the coarse levels are given up: 4.8 KiB for each site of each scale. */
 #define LEAK_SLOTS_MAX 300
 #define LEAK_SLOTS_BACK_MAX 100
+/* Parts that a trend is sought in: it takes their square. */
+#define TREND_PARTS_MAX 24u
 /* More freed late, as a share of what is kept, and what is kept may live long and no more. */
 #define LATE_MAX 0.5
 
@@ -296,6 +298,25 @@ static uint32_t leak_reach(const struct leak_ring *ring, const struct leak_scale
 	return slots > (uint64_t)group + 1 ? (uint32_t)((slots - group - 1) / group) : 0;
 }
 
+/* Does each part hold less than the older ones? Kendall, "A new measure of rank correlation", Biometrika 30 (1938). */
+static double leak_trend(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group,
+			 uint32_t parts)
+{
+	int sum = 0, pairs = 0;
+
+	for (uint32_t i = 0; i < parts; i++) {
+		uint64_t newer = leak_part(ring, s, epoch, group, i);
+
+		for (uint32_t k = i + 1; k < parts; k++) {
+			uint64_t older = leak_part(ring, s, epoch, group, k);
+
+			sum += (older > newer) - (older < newer);
+			pairs++;
+		}
+	}
+	return pairs ? (double)sum / pairs : 0;
+}
+
 static void leak_look_back(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group,
 			   uint64_t total, struct leak_evidence *e)
 {
@@ -327,6 +348,7 @@ static void leak_look_back(const struct leak_ring *ring, const struct leak_scale
 		}
 		e->slowing = ratio(older, newer);
 	}
+	e->trend = leak_trend(ring, s, epoch, group, MIN(reach, TREND_PARTS_MAX));
 	e->is_run_cut = run == reach;
 	/* And the newest ones, which are not judged. */
 	e->run_ns = s->epoch_ns * group * (run + 1);

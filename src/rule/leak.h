@@ -57,6 +57,7 @@ struct leak_evidence {
 	double late;	   /* freed late, over the bytes that were kept */
 	double freed;	   /* freed at whatever age lately, over the bytes that were kept */
 	double slowing;	   /* bytes of the older half of the run over those of the newer one; 1 = it is too short to say */
+	double trend;	   /* Kendall's tau over all epochs that are known: 1 = each kept less than the one before, -1 more */
 	uint64_t run_ns;   /* for how long, up to now, each epoch kept about as much (a quarter to four times the mean) */
 	bool is_run_cut;   /* the ring reaches no further back: it may have been longer */
 };

@@ -35,7 +35,8 @@ struct leak_case {
 /* What the weights are learnt on, one number for each. */
 enum leak_feature {
 	LEAK_X_ONE,	 /* always 1 */
-	LEAK_X_SHARE,	 /* of the device */
+	LEAK_X_FALLING,	 /* each epoch kept less than the one before, as far back as is known */
+	LEAK_X_GROWING,	 /* ... more */
 	LEAK_X_PATIENCE, /* how long it was watched, for the time that is left */
 	LEAK_X_WINDOWS,	 /* ... in windows */
 	LEAK_X_AGE,	 /* of the process, below an hour */

@@ -9,13 +9,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "model/saturate.h"
+#include "rule/leak_bound.h"
 #include "rule/watch.h"
-
-struct bound {
-	uint64_t id; /* frames.id of the site: the same in every run */
-	uint64_t bytes;
-	uint64_t seen_ns;
-};
 
 static uint64_t site_id(const struct site *s)
 {
@@ -117,8 +112,10 @@ static struct bound *bound_find(const struct engine *e, uint64_t id)
 
 double leak_bound_share(const struct engine *e, const struct site *s)
 {
-	const struct bound *b = bound_find(e, site_id(s));
+	struct bound *b = bound_find(e, site_id(s));
 
+	if (b)
+		b->seen_ns = (int64_t)e->now_ns;
 	return b && b->bytes > 0 ? (double)s->bytes / (double)b->bytes : 0;
 }
 
@@ -161,7 +158,7 @@ int leak_learn_bound(struct engine *e, uint64_t id, uint64_t bytes, uint64_t now
 		b = TAKE_PTR(fresh);
 	}
 	b->bytes = MAX(b->bytes, bytes);
-	b->seen_ns = now_ns;
+	b->seen_ns = (int64_t)now_ns;
 	return 0;
 }
 

@@ -26,10 +26,11 @@ bool rule_is_of_group(const struct rule *r)
 	       r->scope != SCOPE_STACK;
 }
 
-static bool has_pattern(const struct match_group *g, size_t key, const char *text)
+/* Rules of one set share what has the same text. */
+static bool has_pattern(const struct match_group *g, size_t key, const struct pattern *p)
 {
 	for (size_t i = 0; i < g->key[key].len; i++) {
-		if (strcmp(pattern_text(g->key[key].patterns[i]), text) == 0)
+		if (g->key[key].patterns[i] == p)
 			return true;
 	}
 	return false;
@@ -44,7 +45,7 @@ bool match_group_within(const struct match_group *a, const struct match_group *b
 		if (!a || a->key[k].len == 0)
 			return false;
 		for (size_t i = 0; i < a->key[k].len; i++) {
-			if (!has_pattern(b, k, pattern_text(a->key[k].patterns[i])))
+			if (!has_pattern(b, k, a->key[k].patterns[i]))
 				return false;
 		}
 	}

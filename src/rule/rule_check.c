@@ -13,6 +13,10 @@
 #include "rule/rule_names.h"
 #include "rule/rule_parse.h"
 
+#define CIRCLE_MAX 8		    /* rules of a circle worth naming */
+#define COMPARED_MAX (400u << 20)   /* pairs of patterns: a fifth of a second */
+#define UNUSED_MAX 20		    /* lists without use that are worth a line each */
+
 static bool has_state(const struct rule *r)
 {
 	return r->kind == RULE_LIVE_BYTES || r->kind == RULE_ALLOC_RATE || r->kind == RULE_LEAK ||
@@ -24,12 +28,20 @@ static const config_setting_t *place_of(const struct draft *d, enum rule_key k)
 	return d->slot[k] ? d->slot[k] : d->group;
 }
 
+/* match_group_within(), or false where that would take too long: what rests on it are warnings. */
+static bool is_within(struct rule_loader *l, const struct match_group *a, const struct match_group *b)
+{
+	for (size_t k = 0; a && b && k < MATCH_KEY_MAX; k++)
+		l->compared += (uint64_t)a->key[k].len * b->key[k].len;
+	return l->compared <= COMPARED_MAX && match_group_within(a, b);
+}
+
 static void check_match(struct rule_builder *b, const struct draft *d)
 {
 	const struct rule *r = b->rule;
 
 	for (size_t i = 0; i < r->except_len; i++) {
-		if (match_group_within(r->match, &r->except[i])) {
+		if (is_within(b->loader, r->match, &r->except[i])) {
 			conf_warn(b->errors, place_of(d, KEY_EXCEPT),
 				  "rule \"%s\" can never fire: except takes out all that match lets in, remove one of "
 				  "the two",
@@ -84,24 +96,6 @@ void rule_check_sense(struct rule_builder *b, const struct draft *d)
 			  rule_kind_name(r->kind));
 }
 
-static const struct draft *draft_of(const struct rule_loader *l, const struct rule *r)
-{
-	for (size_t i = 0; i < l->drafts_len; i++) {
-		if (strcmp(l->drafts[i].name, r->name) == 0)
-			return &l->drafts[i];
-	}
-	return NULL;
-}
-
-static ssize_t find_rule(const struct ruleset *rs, const char *name)
-{
-	for (size_t i = 0; i < rs->len; i++) {
-		if (strcmp(rs->rules[i]->name, name) == 0)
-			return (ssize_t)i;
-	}
-	return -1;
-}
-
 /* Who inhibits whom, by place in the set; and how far the walk has come with each. */
 struct graph {
 	const struct ruleset *rs;
@@ -125,6 +119,8 @@ static void graph_done(struct graph *g)
 
 static int graph_new(const struct ruleset *rs, struct errors *errors, struct graph *ret)
 {
+	_cleanup_(name_map_done) struct name_map by_name = NAME_MAP_INIT;
+
 	*ret = (struct graph){ .rs = rs, .errors = errors };
 	ret->to = calloc(rs->len + 1, sizeof(*ret->to));
 	ret->to_len = calloc(rs->len + 1, sizeof(*ret->to_len));
@@ -134,6 +130,10 @@ static int graph_new(const struct ruleset *rs, struct errors *errors, struct gra
 	if (!ret->to || !ret->to_len || !ret->state || !ret->path || !ret->next)
 		return -ENOMEM;
 	for (size_t i = 0; i < rs->len; i++) {
+		if (name_map_put(&by_name, rs->rules[i]->name, i) < 0)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < rs->len; i++) {
 		const struct rule *r = rs->rules[i];
 
 		if (r->inhibits_len == 0)
@@ -142,10 +142,10 @@ static int graph_new(const struct ruleset *rs, struct errors *errors, struct gra
 		if (!ret->to[i])
 			return -ENOMEM;
 		for (size_t k = 0; k < r->inhibits_len; k++) {
-			ssize_t n = find_rule(rs, r->inhibits[k]);
+			size_t n;
 
-			if (n >= 0)
-				ret->to[i][ret->to_len[i]++] = (size_t)n;
+			if (name_map_get(&by_name, r->inhibits[k], &n))
+				ret->to[i][ret->to_len[i]++] = n;
 		}
 	}
 	return 0;
@@ -155,13 +155,20 @@ static int circle(const struct graph *g, size_t len, size_t again)
 {
 	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
 	const struct rule *first = g->rs->rules[again];
-	size_t i = 0;
+	size_t i = 0, shown = 0;
 
+	/* Nobody would see it. */
+	if (g->errors->len >= ERRORS_MAX)
+		return errors_add(g->errors, first->file, first->line, "rules silence each other in a circle");
 	while (g->path[i] != again)
 		i++;
 	for (; i < len; i++) {
 		const struct rule *r = g->rs->rules[g->path[i]];
 
+		if (shown++ == CIRCLE_MAX && i + 1 < len) {
+			strbuf_addf(&sb, "%zu more, the last of which inhibits ", len - i);
+			break;
+		}
 		strbuf_addf(&sb, "\"%s\" (%s:%d) inhibits ", r->name, r->file, r->line);
 	}
 	strbuf_addf(&sb, "\"%s\"", first->name);
@@ -219,13 +226,13 @@ static bool can_meet(const struct rule *by, const struct rule *r)
 }
 
 /* What by leaves out, r leaves out as well. */
-static bool excepts_less(const struct rule *by, const struct rule *r)
+static bool excepts_less(struct rule_loader *l, const struct rule *by, const struct rule *r)
 {
 	for (size_t i = 0; i < by->except_len; i++) {
 		bool is_found = false;
 
 		for (size_t k = 0; k < r->except_len && !is_found; k++)
-			is_found = match_group_within(&by->except[i], &r->except[k]);
+			is_found = is_within(l, &by->except[i], &r->except[k]);
 		if (!is_found)
 			return false;
 	}
@@ -233,19 +240,19 @@ static bool excepts_less(const struct rule *by, const struct rule *r)
 }
 
 /* Wherever r fires, by has fired already. */
-static bool is_always_first(const struct rule *by, const struct rule *r)
+static bool is_always_first(struct rule_loader *l, const struct rule *by, const struct rule *r)
 {
 	bool same_scope = rule_is_of_group(by) == rule_is_of_group(r) && (!rule_is_of_group(r) || by->scope == r->scope);
 
 	return by->kind == r->kind && by->fire_above.unit != LIMIT_NONE && same_scope && by->classes == r->classes &&
 	       by->fire_above.unit == r->fire_above.unit && by->fire_above.value <= r->fire_above.value &&
 	       by->for_ns <= r->for_ns && by->window_ns == r->window_ns && by->min_runtime_ns <= r->min_runtime_ns &&
-	       match_group_within(r->match, by->match) && excepts_less(by, r);
+	       is_within(l, r->match, by->match) && excepts_less(l, by, r);
 }
 
 static void check_pair(struct rule_loader *l, const struct rule *by, const struct rule *r)
 {
-	const struct draft *d = draft_of(l, by);
+	const struct draft *d = rule_loader_find(l, by->name);
 
 	if (!d || !has_state(by))
 		return;
@@ -254,7 +261,7 @@ static void check_pair(struct rule_loader *l, const struct rule *by, const struc
 			  "rule \"%s\" never inhibits \"%s\": what the one is about is never what the other is about (%s, "
 			  "%s), remove the name",
 			  by->name, r->name, rule_scope_name(by->scope), rule_scope_name(r->scope));
-	else if (is_always_first(by, r))
+	else if (is_always_first(l, by, r))
 		errors_warn(l->errors, r->file, r->line,
 			    "rule \"%s\" can never be heard: \"%s\" (%s:%d), which inhibits it, is about the same and "
 			    "fires no later: take it out of inhibits, or raise the limit there",
@@ -281,16 +288,19 @@ static void mark_lists(struct rule_loader *l, const config_setting_t *s)
 {
 	const char *text = config_setting_type(s) == CONFIG_TYPE_STRING ? config_setting_get_string(s) : NULL;
 
-	for (size_t i = 0; text && text[0] == '@' && i < l->lists_len; i++) {
-		if (strcmp(l->lists[i].name, text + 1) == 0)
-			l->lists[i].is_used = true;
-	}
+	struct pattern_list *list = text && text[0] == '@' ? rule_loader_find_list(l, text + 1) : NULL;
+
+	if (list)
+		list->is_used = true;
 	for (int i = 0; config_setting_is_aggregate(s) && i < config_setting_length(s); i++)
 		mark_lists(l, config_setting_get_elem(s, (unsigned)i));
 }
 
 void rule_check_lists(struct rule_loader *l)
 {
+	const struct pattern_list *more = NULL;
+	size_t n = 0;
+
 	for (size_t i = 0; i < l->files_len; i++) {
 		const config_setting_t *rules = config_setting_get_member(conf_root(l->files[i]), "rules");
 
@@ -299,8 +309,19 @@ void rule_check_lists(struct rule_loader *l)
 	}
 	/* Of a file that could not be read nobody knows what it names. */
 	for (size_t i = 0; i < l->lists_len && !l->is_incomplete; i++) {
-		if (!l->lists[i].is_used && !l->lists[i].is_bad)
-			conf_warn(l->errors, l->lists[i].setting, "list \"%s\" is used by no rule: remove it",
-				  l->lists[i].name);
+		const struct pattern_list *list = &l->lists[i];
+
+		if (list->is_used || list->is_bad)
+			continue;
+		n++;
+		if (n <= UNUSED_MAX)
+			conf_warn(l->errors, list->setting, "list \"%s\" is used by no rule: remove it", list->name);
+		else if (n == UNUSED_MAX + 1)
+			more = list;
 	}
+	if (more && n == UNUSED_MAX + 1)
+		conf_warn(l->errors, more->setting, "list \"%s\" is used by no rule: remove it", more->name);
+	else if (more)
+		conf_warn(l->errors, more->setting, "list \"%s\" and %zu more are used by no rule: remove them",
+			  more->name, n - UNUSED_MAX - 1);
 }

@@ -4,9 +4,10 @@
 
 #include "rule/rule_names.h"
 #include "rule/rule_parse.h"
+#include "rule/settings.h"
 
 #define RULE_FILE_VERSION 1
-#define RULES_MAX 10000
+#define RULES_MAX 10000 /* definitions, those that are switched off later included */
 
 static const char unnamed[] = "?"; /* a rule without a usable name, kept so that its other errors are told too */
 
@@ -14,13 +15,9 @@ static const char *const top_names[] = { "version", "defaults", "lists", "rules"
 
 static int top_key_error(struct errors *errors, const config_setting_t *s)
 {
-	static const char *const settings_names[] = {
-		"limits",	   "sink",	     "syslog",	      "libraries", "redact",
-		"health_interval", "drain_interval", "nvml_interval", NULL,
-	};
 	const char *name = config_setting_name(s);
 
-	if (rule_name_find(settings_names, name) >= 0)
+	if (rule_name_find(settings_key_names, name) >= 0)
 		return conf_error(errors, s,
 				  "\"%s\" is a key of the daemon's configuration, not of a rule file: move it "
 				  "to gpuxray.conf",
@@ -82,14 +79,11 @@ static int read_defaults(struct rule_loader *l, const config_setting_t *s, struc
 static int add_list(struct rule_loader *l, const config_setting_t *s)
 {
 	const char *name = config_setting_name(s);
-	struct pattern_list *lists;
+	const struct pattern_list *old = rule_loader_find_list(l, name);
+	_cleanup_free_ char *where = NULL;
 
-	for (size_t i = 0; i < l->lists_len; i++) {
-		_cleanup_free_ char *where = NULL;
-
-		if (strcmp(l->lists[i].name, name) != 0)
-			continue;
-		where = conf_where(l->lists[i].setting);
+	if (old) {
+		where = conf_where(old->setting);
 		if (!where)
 			return -ENOMEM;
 		return conf_error(l->errors, s,
@@ -97,10 +91,17 @@ static int add_list(struct rule_loader *l, const config_setting_t *s)
 				  "by all files",
 				  name, where);
 	}
-	lists = realloc(l->lists, (l->lists_len + 1) * sizeof(*lists));
-	if (!lists)
+	if (l->lists_len == l->lists_cap) {
+		size_t cap = l->lists_cap ? l->lists_cap * 2 : 16;
+		struct pattern_list *lists = realloc(l->lists, cap * sizeof(*lists));
+
+		if (!lists)
+			return -ENOMEM;
+		l->lists = lists;
+		l->lists_cap = cap;
+	}
+	if (name_map_put(&l->lists_by_name, name, l->lists_len) < 0)
 		return -ENOMEM;
-	l->lists = lists;
 	l->lists[l->lists_len++] = (struct pattern_list){ .name = name, .setting = s };
 	return rule_check_list(l, &l->lists[l->lists_len - 1]);
 }
@@ -120,27 +121,49 @@ static int read_lists(struct rule_loader *l, const config_setting_t *s)
 	return r;
 }
 
-static struct draft *find_draft(struct rule_loader *l, const char *name)
+struct draft *rule_loader_find(const struct rule_loader *l, const char *name)
 {
-	if (name == unnamed)
-		return NULL;
-	for (size_t i = 0; i < l->drafts_len; i++) {
-		if (l->drafts[i].name != unnamed && strcmp(l->drafts[i].name, name) == 0)
-			return &l->drafts[i];
+	size_t i;
+
+	return name_map_get(&l->drafts_by_name, name, &i) ? &l->drafts[i] : NULL;
+}
+
+struct pattern_list *rule_loader_find_list(const struct rule_loader *l, const char *name)
+{
+	size_t i;
+
+	return name_map_get(&l->lists_by_name, name, &i) ? &l->lists[i] : NULL;
+}
+
+const char **rule_loader_names(const struct rule_loader *l)
+{
+	const char **names = calloc(l->drafts_len + 1, sizeof(*names));
+	size_t n = 0;
+
+	for (size_t i = 0; names && i < l->drafts_len; i++) {
+		if (!l->drafts[i].off)
+			names[n++] = l->drafts[i].name;
 	}
-	return NULL;
+	return names;
 }
 
 static int append_draft(struct rule_loader *l, const struct draft *d)
 {
-	struct draft *drafts;
+	if (l->drafts_len >= RULES_MAX) {
+		l->is_full = l->is_incomplete = true;
+		return conf_error(l->errors, d->group, "more than %d rules: what follows was not looked at", RULES_MAX);
+	}
+	if (l->drafts_len == l->drafts_cap) {
+		size_t cap = l->drafts_cap ? l->drafts_cap * 2 : 16;
+		struct draft *drafts = realloc(l->drafts, cap * sizeof(*drafts));
 
-	if (l->drafts_len >= RULES_MAX)
-		return conf_error(l->errors, d->group, "more than %d rules", RULES_MAX);
-	drafts = realloc(l->drafts, (l->drafts_len + 1) * sizeof(*drafts));
-	if (!drafts)
+		if (!drafts)
+			return -ENOMEM;
+		l->drafts = drafts;
+		l->drafts_cap = cap;
+	}
+	if (d->name != unnamed && name_map_put(&l->drafts_by_name, d->name, l->drafts_len) < 0)
 		return -ENOMEM;
-	l->drafts = drafts;
 	l->drafts[l->drafts_len++] = *d;
 	return 0;
 }
@@ -169,16 +192,18 @@ static int merge_draft(struct rule_loader *l, struct draft *old, const struct dr
 
 static int nothing_to_override(struct rule_loader *l, const struct draft *d)
 {
-	_cleanup_free_ const char **names = calloc(l->drafts_len + 1, sizeof(*names));
-	const char *guess;
+	_cleanup_free_ const char **names = NULL;
+	const char *guess = NULL;
 
-	if (!names)
-		return -ENOMEM;
 	if (l->is_incomplete)
 		return -EINVAL;
-	for (size_t i = 0; i < l->drafts_len; i++)
-		names[i] = l->drafts[i].name;
-	guess = conf_suggest(d->name, names);
+	/* Else nobody would see the guess. */
+	if (l->errors->len < ERRORS_MAX) {
+		names = rule_loader_names(l);
+		if (!names)
+			return -ENOMEM;
+		guess = conf_suggest(d->name, names);
+	}
 	if (guess)
 		return conf_error(l->errors, d->slot[KEY_OVERRIDE],
 				  "there is no rule \"%s\" to override: did you mean "
@@ -188,18 +213,6 @@ static int nothing_to_override(struct rule_loader *l, const struct draft *d)
 			  "there is no rule \"%s\" to override: it must come before, in "
 			  "this file or in one whose name sorts earlier",
 			  d->name);
-}
-
-/* Other rules may name it still. */
-static int remember_off(struct rule_loader *l, const config_setting_t *group)
-{
-	const config_setting_t **off = realloc(l->off, (l->off_len + 1) * sizeof(*off));
-
-	if (!off)
-		return -ENOMEM;
-	l->off = off;
-	l->off[l->off_len++] = group;
-	return 0;
 }
 
 static int override_draft(struct rule_loader *l, const struct draft *d, struct draft *old, const char *text)
@@ -216,23 +229,21 @@ static int override_draft(struct rule_loader *l, const struct draft *d, struct d
 		return nothing_to_override(l, d);
 	if (how == OVERRIDE_MERGE)
 		return merge_draft(l, old, d);
-	if (how == OVERRIDE_REPLACE) {
+	if (how == OVERRIDE_REPLACE)
 		*old = *d;
-		return 0;
-	}
-	if (remember_off(l, d->group) < 0)
-		return -ENOMEM;
-	l->drafts_len--;
-	memmove(old, old + 1, (size_t)(&l->drafts[l->drafts_len] - old) * sizeof(*old));
+	else
+		old->off = d->group;
 	return 0;
 }
 
 static int add_draft(struct rule_loader *l, const struct draft *d)
 {
-	struct draft *old = find_draft(l, d->name), nameless = *d;
+	struct draft *old = d->name == unnamed ? NULL : rule_loader_find(l, d->name), nameless = *d;
 	_cleanup_free_ char *where = NULL;
 	int r;
 
+	if (old && old->off)
+		old = NULL;
 	if (d->slot[KEY_OVERRIDE] && d->name != unnamed) {
 		const char *text;
 
@@ -297,7 +308,7 @@ static int read_rules(struct rule_loader *l, const config_setting_t *s, const st
 
 	if (!config_setting_is_list(s))
 		return conf_error(l->errors, s, "rules needs a list in round brackets: rules = ( { ... }, { ... } );");
-	for (int i = 0; r != -ENOMEM && i < config_setting_length(s); i++) {
+	for (int i = 0; r != -ENOMEM && !l->is_full && i < config_setting_length(s); i++) {
 		int q = read_rule(l, config_setting_get_elem(s, (unsigned)i), defaults);
 
 		r = q < 0 ? q : r;
@@ -352,6 +363,8 @@ void rule_loader_done(struct rule_loader *l)
 	free(l->files);
 	free(l->drafts);
 	free(l->lists);
-	free(l->off);
+	name_map_done(&l->drafts_by_name);
+	name_map_done(&l->lists_by_name);
+	pattern_pool_done(&l->patterns);
 	*l = (struct rule_loader){ 0 };
 }

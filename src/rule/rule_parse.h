@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 #include "rule/conf.h"
+#include "rule/name_map.h"
+#include "rule/pattern_pool.h"
 #include "rule/rule.h"
 
 enum rule_key {
@@ -59,6 +61,7 @@ struct draft {
 	const config_setting_t *group; /* the rule as last defined */
 	const config_setting_t *slot[KEY_MAX];
 	bool is_default[KEY_MAX]; /* from the file's defaults, not from the rule itself */
+	const config_setting_t *off; /* the override that switched it off: it is no rule any more, but may be named still */
 };
 
 /* A named list of patterns. */
@@ -75,12 +78,15 @@ struct rule_loader {
 	struct conf **files;
 	size_t files_len;
 	struct draft *drafts;
-	size_t drafts_len;
+	size_t drafts_len, drafts_cap;
+	struct name_map drafts_by_name; /* to place in drafts: of those of one name the last */
 	struct pattern_list *lists;
-	size_t lists_len;
-	const config_setting_t **off; /* overrides that switched a rule off, and that did */
-	size_t off_len;
-	bool is_incomplete; /* a file could not be parsed: that a name is missing means nothing then */
+	size_t lists_len, lists_cap;
+	struct name_map lists_by_name; /* to place in lists */
+	struct pattern_pool patterns;
+	uint64_t compared; /* by rule_check.c: pairs of patterns */
+	bool is_full;	    /* more rules than there may be, which has been told: nothing more is read */
+	bool is_incomplete; /* not all could be read: that a name is missing means nothing then */
 };
 
 #define RULE_LOADER_INIT(e) \
@@ -92,6 +98,11 @@ void rule_loader_done(struct rule_loader *l);
 
 /* Takes the file and its drafts and lists. 0, -EINVAL (errors added; what is good is kept), -ENOMEM. */
 int rule_loader_add(struct rule_loader *l, struct conf *c);
+/* The rule of this name, be it switched off or not; NULL. Valid until the next file is added. */
+struct draft *rule_loader_find(const struct rule_loader *l, const char *name);
+struct pattern_list *rule_loader_find_list(const struct rule_loader *l, const char *name);
+/* Names of all rules, for conf_suggest(). The caller frees the list. NULL when out of memory. */
+const char **rule_loader_names(const struct rule_loader *l);
 
 struct rule_builder {
 	struct rule_loader *loader;

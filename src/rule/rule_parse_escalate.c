@@ -112,16 +112,6 @@ int rule_parse_escalate(struct rule_builder *b, const config_setting_t *s)
 	return 0;
 }
 
-/* The one of this name, or NULL. */
-static const struct draft *find_draft(const struct rule_loader *l, const char *name)
-{
-	for (size_t i = 0; i < l->drafts_len; i++) {
-		if (strcmp(l->drafts[i].name, name) == 0)
-			return &l->drafts[i];
-	}
-	return NULL;
-}
-
 static bool is_enabled(const struct draft *d)
 {
 	const config_setting_t *s = d->slot[KEY_ENABLED];
@@ -129,46 +119,37 @@ static bool is_enabled(const struct draft *d)
 	return !s || config_setting_type(s) != CONFIG_TYPE_BOOL || config_setting_get_bool(s);
 }
 
-/* Where it was switched off, or NULL. */
-static const config_setting_t *find_off(const struct rule_loader *l, const char *name)
-{
-	for (size_t i = 0; i < l->off_len; i++) {
-		const config_setting_t *s = config_setting_get_member(l->off[i], "name");
-
-		if (s && strcmp(config_setting_get_string(s), name) == 0)
-			return l->off[i];
-	}
-	return NULL;
-}
-
 static int unknown_rule(struct rule_builder *b, const config_setting_t *e, const char *name)
 {
 	const struct rule_loader *l = b->loader;
-	_cleanup_free_ const char **names = calloc(l->drafts_len + 1, sizeof(*names));
+	static const char *const none[] = { NULL };
+	_cleanup_free_ const char **names = NULL;
 
-	if (!names)
-		return -ENOMEM;
 	if (l->is_incomplete)
 		return -EINVAL;
-	for (size_t i = 0; i < l->drafts_len; i++)
-		names[i] = l->drafts[i].name;
+	/* Else nobody would see the guess. */
+	if (b->errors->len >= ERRORS_MAX)
+		return conf_unknown(b->errors, e, "rule in inhibits", name, none);
+	names = rule_loader_names(l);
+	if (!names)
+		return -ENOMEM;
 	return conf_unknown(b->errors, e, "rule in inhibits", name, names);
 }
 
 /* 1: is to be kept. */
 static int check_inhibited(struct rule_builder *b, const config_setting_t *e, const char *name)
 {
-	const struct draft *d = find_draft(b->loader, name);
+	const struct draft *d = rule_loader_find(b->loader, name);
 	const config_setting_t *gone;
 	_cleanup_free_ char *where = NULL;
 
 	if (strcmp(name, b->rule->name) == 0)
 		return conf_error(b->errors, e, "rule \"%s\" inhibits itself and would never speak: remove the name", name);
-	if (d && is_enabled(d))
-		return 1;
-	gone = d ? d->slot[KEY_ENABLED] : find_off(b->loader, name);
-	if (!gone)
+	if (!d)
 		return unknown_rule(b, e, name);
+	if (!d->off && is_enabled(d))
+		return 1;
+	gone = d->off ? d->off : d->slot[KEY_ENABLED];
 	where = conf_where(gone);
 	if (!where)
 		return -ENOMEM;
@@ -176,17 +157,9 @@ static int check_inhibited(struct rule_builder *b, const config_setting_t *e, co
 	return 0;
 }
 
-static bool is_named(const struct rule *r, const char *name)
-{
-	for (size_t i = 0; i < r->inhibits_len; i++) {
-		if (strcmp(r->inhibits[i], name) == 0)
-			return true;
-	}
-	return false;
-}
-
 int rule_parse_inhibits(struct rule_builder *b, const config_setting_t *s)
 {
+	_cleanup_(name_map_done) struct name_map seen = NAME_MAP_INIT;
 	struct rule *rule = b->rule;
 	size_t len = 0;
 	int r;
@@ -201,12 +174,15 @@ int rule_parse_inhibits(struct rule_builder *b, const config_setting_t *s)
 		const config_setting_t *e;
 		const char *name = conf_strings_get(s, i, &e);
 		int q = check_inhibited(b, e, name);
+		size_t at;
 
 		if (q == -ENOMEM)
 			return q;
 		r = q < 0 ? q : r;
-		if (q <= 0 || is_named(rule, name))
+		if (q <= 0 || name_map_get(&seen, name, &at))
 			continue;
+		if (name_map_put(&seen, name, i) < 0)
+			return -ENOMEM;
 		rule->inhibits[rule->inhibits_len] = strdup(name);
 		if (!rule->inhibits[rule->inhibits_len])
 			return -ENOMEM;

@@ -6,17 +6,35 @@
 #include "rule/rule_names.h"
 #include "rule/rule_parse.h"
 
-static int pattern_compile(struct errors *errors, const config_setting_t *s, const char *text, struct pattern **ret)
+/* Told once: all that follows would be over it as well. */
+static int too_many(struct pattern_pool *pool, struct errors *errors, const config_setting_t *s)
+{
+	const bool is_first = !pool->is_over;
+
+	pool->is_over = true;
+	if (!is_first)
+		return -EINVAL;
+	if (pool->bytes >= PATTERNS_BYTES_MAX)
+		return conf_error(errors, s,
+				  "the patterns of all rules take more than %u MiB: write fewer or simpler ones",
+				  (unsigned)(PATTERNS_BYTES_MAX >> 20));
+	return conf_error(errors, s,
+			  "the rules ask more than %u patterns in all, those of a list counted wherever it is named: make "
+			  "one pattern of several, or name long lists in fewer rules",
+			  PATTERNS_USES_MAX);
+}
+
+static int pattern_compile(struct rule_loader *l, const config_setting_t *s, const char *text, struct pattern **ret)
 {
 	char error[PATTERN_ERROR_MAX];
 	int r;
 
 	if (!text[0])
-		return conf_error(errors, s, "an empty pattern matches everything: leave %s out", conf_name(s));
-	r = pattern_new(text, error, ret);
+		return conf_error(l->errors, s, "an empty pattern matches everything: leave %s out", conf_name(s));
+	r = pattern_pool_get(&l->patterns, text, error, ret);
 	if (r == -EINVAL)
-		return conf_error(errors, s, "pattern \"%s\" is not a regular expression: %s", text, error);
-	return r;
+		return conf_error(l->errors, s, "pattern \"%s\" is not a regular expression: %s", text, error);
+	return r == -E2BIG ? too_many(&l->patterns, l->errors, s) : r;
 }
 
 int rule_check_list(struct rule_loader *l, struct pattern_list *list)
@@ -40,31 +58,24 @@ int rule_check_list(struct rule_loader *l, struct pattern_list *list)
 				       "\"[@]\" for the character",
 				       text);
 		else
-			q = pattern_compile(l->errors, e, text, &p);
+			q = pattern_compile(l, e, text, &p);
 		r = q < 0 ? q : r;
 	}
 	list->is_bad = r < 0;
 	return r;
 }
 
-static struct pattern_list *find_list(struct rule_loader *l, const char *name)
-{
-	for (size_t i = 0; i < l->lists_len; i++) {
-		if (strcmp(l->lists[i].name, name) == 0)
-			return &l->lists[i];
-	}
-	return NULL;
-}
-
 static int unknown_list(struct rule_builder *b, const config_setting_t *s, const char *name)
 {
-	size_t len = b->loader->lists_len;
-	_cleanup_free_ const char **names = calloc(len + 1, sizeof(*names));
+	/* Beyond that nobody would see the guess. */
+	size_t len = b->errors->len < ERRORS_MAX ? b->loader->lists_len : 0;
+	_cleanup_free_ const char **names = NULL;
 
-	if (!names)
-		return -ENOMEM;
 	if (b->loader->is_incomplete)
 		return -EINVAL;
+	names = calloc(len + 1, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
 	for (size_t i = 0; i < len; i++)
 		names[i] = b->loader->lists[i].name;
 	return conf_unknown(b->errors, s, "list", name, names);
@@ -77,21 +88,17 @@ static bool wants_anchor(enum match_key k)
 	       k == MATCH_PARENT || k == MATCH_TAG;
 }
 
+/* Into the room that parse_match_key() has made. */
 static int add_pattern(struct rule_builder *b, struct match_group *g, enum match_key k, const config_setting_t *s,
 		       const char *text, bool *warned)
 {
-	struct pattern **list;
-	struct pattern *p;
+	struct pattern *p = NULL;
 	int r;
 
-	list = realloc(g->key[k].patterns, (g->key[k].len + 1) * sizeof(struct pattern *));
-	if (!list)
-		return -ENOMEM;
-	g->key[k].patterns = list;
-	r = pattern_compile(b->errors, s, text, &p);
+	r = pattern_compile(b->loader, s, text, &p);
 	if (r < 0)
 		return r;
-	list[g->key[k].len++] = p;
+	g->key[k].patterns[g->key[k].len++] = p;
 	if (wants_anchor(k) && !*warned && !pattern_is_anchored(text)) {
 		conf_warn(b->errors, s,
 			  "pattern \"%s\" has no anchor and fits anywhere within %s: write \"^%s\" or "
@@ -105,7 +112,7 @@ static int add_pattern(struct rule_builder *b, struct match_group *g, enum match
 static int add_list(struct rule_builder *b, struct match_group *g, enum match_key k, const config_setting_t *s,
 		    const char *name)
 {
-	struct pattern_list *list = find_list(b->loader, name);
+	struct pattern_list *list = rule_loader_find_list(b->loader, name);
 	bool warned;
 	size_t len;
 	int r;
@@ -127,14 +134,41 @@ static int add_list(struct rule_builder *b, struct match_group *g, enum match_ke
 	return r;
 }
 
+/* Of a key with so many strings, what its lists hold included. Saturates: it is held against a maximum. */
+static size_t count_patterns(const struct rule_loader *l, const config_setting_t *s, size_t len)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < len && n <= PATTERNS_USES_MAX; i++) {
+		const char *text = conf_strings_get(s, i, NULL);
+		const struct pattern_list *list = text[0] == '@' ? rule_loader_find_list(l, text + 1) : NULL;
+
+		if (!list)
+			n++;
+		else if (!list->is_bad)
+			n += config_setting_is_aggregate(list->setting) ? (size_t)config_setting_length(list->setting) : 1;
+	}
+	return n;
+}
+
 static int parse_match_key(struct rule_builder *b, struct match_group *g, enum match_key k, const config_setting_t *s)
 {
-	size_t len = 0;
+	struct pattern_pool *pool = &b->loader->patterns;
+	size_t len = 0, n;
 	int r;
 
 	r = conf_strings(b->errors, s, &len);
 	if (r == 0 && len == 0)
 		return conf_error(b->errors, s, "%s is empty and would match nothing: leave it out", conf_name(s));
+	if (r < 0)
+		return r;
+	n = count_patterns(b->loader, s, len);
+	if (pool->uses + n > PATTERNS_USES_MAX)
+		return too_many(pool, b->errors, s);
+	pool->uses += n;
+	g->key[k].patterns = calloc(n + 1, sizeof(struct pattern *));
+	if (!g->key[k].patterns)
+		return -ENOMEM;
 	for (size_t i = 0; r != -ENOMEM && i < len; i++) {
 		const config_setting_t *e;
 		const char *text = conf_strings_get(s, i, &e);

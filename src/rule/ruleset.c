@@ -238,7 +238,7 @@ static int ruleset_build(struct rule_loader *l, struct ruleset **ret)
 		return -ENOMEM;
 	for (size_t i = 0; i < l->drafts_len; i++) {
 		struct rule *rule = NULL;
-		int q = rule_build(l, &l->drafts[i], &rule);
+		int q = l->drafts[i].off ? 0 : rule_build(l, &l->drafts[i], &rule);
 
 		if (q == -ENOMEM)
 			return q;
@@ -312,7 +312,7 @@ int ruleset_load(const char *root, char *const *paths, size_t n_paths, struct er
 		r = find_paths(paths, n_paths, errors, &all);
 	else
 		r = find_search_path(root, errors, &all);
-	for (size_t i = 0; r != -ENOMEM && i < all.len; i++) {
+	for (size_t i = 0; r != -ENOMEM && !l.is_full && i < all.len; i++) {
 		struct conf *c = NULL;
 		int q;
 

@@ -240,7 +240,7 @@ static int read_later(struct reader *rd, const config_setting_t *s)
 	return 0;
 }
 
-static const char *const key_names[] = {
+const char *const settings_key_names[] = {
 	"limits", "sink", "syslog", "rules", "libraries", "redact", "allocators", "allocators_also", "calls",
 	"trace_frameworks", "health_interval", "drain_interval", "nvml_interval", NULL,
 };
@@ -248,7 +248,7 @@ static int (*const key_readers[])(struct reader *rd, const config_setting_t *s) 
 	read_limits, read_sink, read_syslog, read_rules, read_libraries, read_redact, read_allocators, read_allocators_also,
 	read_calls, read_later, read_health_interval, read_drain_interval, read_nvml_interval,
 };
-_Static_assert(ARRAY_SIZE(key_names) == ARRAY_SIZE(key_readers) + 1, "a reader for each key");
+_Static_assert(ARRAY_SIZE(settings_key_names) == ARRAY_SIZE(key_readers) + 1, "a reader for each key");
 
 int settings_init(struct settings *s)
 {
@@ -276,7 +276,7 @@ static int key_error(struct errors *errors, const config_setting_t *s)
 				  "\"%s\" is a key of a rule file, not of the daemon's configuration: rules lie in "
 				  "/etc/gpuxray/rules.d",
 				  name);
-	return conf_unknown(errors, s, "key", name, key_names);
+	return conf_unknown(errors, s, "key", name, settings_key_names);
 }
 
 static int settings_read(const struct conf *c, struct errors *errors, struct settings *s)
@@ -287,7 +287,7 @@ static int settings_read(const struct conf *c, struct errors *errors, struct set
 
 	for (int i = 0; r != -ENOMEM && i < config_setting_length(root); i++) {
 		const config_setting_t *e = config_setting_get_elem(root, (unsigned)i);
-		int k = rule_name_find(key_names, config_setting_name(e)), q;
+		int k = rule_name_find(settings_key_names, config_setting_name(e)), q;
 
 		if (k >= 0)
 			q = key_readers[k](&rd, e);

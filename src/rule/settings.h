@@ -29,6 +29,8 @@ struct settings {
 	uint64_t health_interval_ns, drain_interval_ns, nvml_interval_ns;
 };
 
+extern const char *const settings_key_names[]; /* the keys of the file's top level; ends with NULL */
+
 /* All defaults set. 0 or -ENOMEM. */
 int settings_init(struct settings *s);
 /* path NULL = the default file below root, which may be absent. Unknown keys are errors. 0, -EINVAL, -ENOMEM. */

@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 	MUST(cuModuleLoadData(&module, graph_ptx));
 	MUST(cuModuleGetFunction(&function, module, "touch"));
 	run_ready(&r);
-	while (run_step(&r, r.held ? 1.2 : 0.7)) {
+	while (run_step(&r, r.held ? 1.2 : 2.4)) {
 		int keep = run_leaking(&r, r.held ? 70 : 45);
 		size_t before, after, total;
 

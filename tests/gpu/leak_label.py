@@ -7,9 +7,6 @@ import split_trace
 from leak_table import SCENARIOS
 
 DEVICE = {"device", "physical", "async", "array", "graph"}
-# cuBLAS, cuDNN and the like take memory beside the counts of a framework: PyTorch 2.11 with CUDA 13 holds workspaces of
-# 128 MiB outside its allocator after the first product of matrices, and a little for lazily loaded modules.
-TOLERANCE_MIB = 200
 TENSORS_TOLERANCE_MIB = 1  # tensors are counted to the byte by both
 SITE_SHARE = 0.5  # of what grows: below that the culprit cannot be expected in what the detector names
 MIB = 1 << 20
@@ -152,14 +149,14 @@ def label(name, scenario, facts, marks, books, share):
     return f"{line} stretch={facts['stretch']:g}", []
 
 
-def compare(marks, books):
+def compare(scenario, marks, books):
     """(text of the last class that the program counts, [problems])"""
     text, problems = "-", []
     for class_, (_, own) in marks.live.items():
         if class_ == "framework" and not books.has_tensors:
             continue
         seen = books.at_mark.get(class_, 0)
-        tolerance = TENSORS_TOLERANCE_MIB if class_ == "framework" else TOLERANCE_MIB
+        tolerance = TENSORS_TOLERANCE_MIB if class_ == "framework" else scenario.outside_mib
         text = f"{own / MIB:.1f} / {seen / MIB:.1f}"
         if abs(own - seen) > max(tolerance * MIB, own // 50):
             problems.append(f"{class_}: the program counts {own}, the recording {seen}")
@@ -192,7 +189,7 @@ def row(run, facts, made, marks):
     scenario = SCENARIOS[name]
     path = f"{made}/{facts['folder']}/{name}.trace.gz"
     books = Books(path, marks)
-    text, problems = compare(marks, books)
+    text, problems = compare(scenario, marks, books)
     share = site_share(scenario.pattern(facts["set"]), marks, books) if scenario.site else 0.0
     line, more = label(name, scenario, facts, marks, books, share)
     problems += more + problems_of(run, scenario, marks, books)

@@ -19,7 +19,7 @@ struct options {
 	uint64_t first, last; /* seeds */
 	const char *set, *rules, *family, *json, *chart, *floor, *labels, *evidence;
 	uint32_t jobs;
-	bool is_verbose, is_self_test;
+	bool is_verbose, is_self_test, is_again;
 };
 
 static void usage(FILE *f)
@@ -27,11 +27,13 @@ static void usage(FILE *f)
 	fprintf(f,
 		"Usage: leakbench [OPTION]...\n"
 		"Plays traces of known truth through the rules and says what was found, when, and what was false.\n\n"
-		"      --set SET      tuning, held-out, real (the recordings of " LABELS_PATH "), all (default)\n"
+		"      --set SET      tuning, held-out, real or real-held (recordings, of " LABELS_PATH "),\n"
+		"                     all (default)\n"
 		"      --seeds A-B    seeds of generated families, default 1-20; held-out ones add 1000\n"
 		"      --family NAME  only that family\n"
 		"      --rules PATH   rule file or directory (default " RULES_PATH ")\n"
 		"      --labels FILE  of the recordings\n"
+		"      --again        play each twice, as two runs of one program, and judge the second alone\n"
 		"      --jobs N       threads (default: one a processor)\n"
 		"      --verbose      a line for each trace\n"
 		"      --json FILE    all numbers\n"
@@ -63,7 +65,7 @@ static int parse_seeds(const char *text, struct options *o)
 /* 1 = done already. */
 static int parse(int argc, char **argv, struct options *o)
 {
-	enum { SEEDS = 256, SET, RULES, FAMILY, JOBS, VERBOSE, JSON, CHART, FLOOR, LABELS, EVIDENCE, SELF_TEST };
+	enum { SEEDS = 256, SET, RULES, FAMILY, JOBS, VERBOSE, JSON, CHART, FLOOR, LABELS, EVIDENCE, SELF_TEST, AGAIN };
 	static const struct option options[] = {
 		{ "seeds", required_argument, NULL, SEEDS },	 { "set", required_argument, NULL, SET },
 		{ "rules", required_argument, NULL, RULES },	 { "family", required_argument, NULL, FAMILY },
@@ -71,7 +73,8 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "json", required_argument, NULL, JSON },	 { "chart", required_argument, NULL, CHART },
 		{ "floor", required_argument, NULL, FLOOR },	 { "labels", required_argument, NULL, LABELS },
 		{ "evidence", required_argument, NULL, EVIDENCE },
-		{ "self-test", no_argument, NULL, SELF_TEST },	 { "help", no_argument, NULL, 'h' },
+		{ "self-test", no_argument, NULL, SELF_TEST },	 { "again", no_argument, NULL, AGAIN },
+		{ "help", no_argument, NULL, 'h' },
 		{},
 	};
 	int opt, r;
@@ -93,6 +96,7 @@ static int parse(int argc, char **argv, struct options *o)
 		case LABELS: o->labels = optarg; break;
 		case EVIDENCE: o->evidence = optarg; break;
 		case SELF_TEST: o->is_self_test = true; break;
+		case AGAIN: o->is_again = true; break;
 		case JOBS:
 			if (parse_u32(optarg, &o->jobs) < 0 || o->jobs < 1) {
 				fprintf(stderr, "leakbench: --jobs %s: a number from 1\n", optarg);
@@ -105,6 +109,10 @@ static int parse(int argc, char **argv, struct options *o)
 		default:
 			return -EINVAL;
 		}
+	}
+	if (o->is_again && o->evidence) {
+		fprintf(stderr, "leakbench: --again and --evidence: what is weighed would be that of both runs\n");
+		return -EINVAL;
 	}
 	if (optind < argc) {
 		fprintf(stderr, "leakbench: %s: takes options only\n", argv[optind]);
@@ -149,7 +157,8 @@ static int plan_families(struct plan *p, const struct options *o, const char *se
 		if (o->family && strcmp(o->family, f->name) != 0)
 			continue;
 		for (uint64_t seed = o->first; seed <= o->last; seed++) {
-			const struct bench_case c = { .set = set, .family = f, .seed = base + seed };
+			const struct bench_case c = { .set = set, .family = f, .seed = base + seed,
+						      .is_again = o->is_again };
 
 			if (plan_add(p, &c) < 0)
 				return -ENOMEM;
@@ -177,7 +186,7 @@ static int plan_labels(struct plan *p, const struct options *o, struct labels *l
 	}
 	for (size_t i = 0; i < labels->len; i++) {
 		const struct label *l = &labels->list[i];
-		const struct bench_case c = { .set = l->set, .label = l };
+		const struct bench_case c = { .set = l->set, .label = l, .is_again = o->is_again };
 
 		if (!wants_set(o, l->set) || (o->family && strcmp(o->family, l->family) != 0))
 			continue;
@@ -270,7 +279,7 @@ static int bench(const struct options *o)
 	struct plan plan = { 0 };
 	const char *sets[SETS_MAX];
 	uint64_t began = clock_monotonic_ns(), events = 0;
-	struct bench b = { .rules = o->rules, .sets = sets };
+	struct bench b = { .rules = o->rules, .sets = sets, .is_again = o->is_again };
 	int r = check_rules(o->rules), q;
 
 	if (r < 0)

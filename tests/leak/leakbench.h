@@ -43,6 +43,7 @@ struct bench_case {
 	const struct family *family; /* NULL = a recording */
 	uint64_t seed;
 	const struct label *label;
+	bool is_again; /* played twice, by a process and by a later one, to one engine: only the second is judged */
 };
 
 /* leakbench_run.c: makes it, plays it through the rules, and judges. Thread-safe; errors go to o->error, their text to
@@ -71,6 +72,7 @@ struct bench {
 	size_t len;
 	const char **sets; /* in the order of the table */
 	size_t sets_len;
+	bool is_again;
 };
 
 /* Families of a set in the order in which they first come: names into ret, at most max. Leaking ones or the others. */

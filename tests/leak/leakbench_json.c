@@ -109,6 +109,7 @@ int bench_json(const struct bench *b, const char *path)
 
 	strbuf_addc(&sb, '{');
 	json_str(&sb, "rules", b->rules);
+	json_bool(&sb, "again", b->is_again);
 	json_key(&sb, "sets");
 	strbuf_addc(&sb, '[');
 	for (size_t i = 0; i < b->sets_len; i++) {

@@ -19,6 +19,9 @@
 #define CONTEXT_BYTES (UINT64_C(420) << 20) /* of the driver's own, in every process */
 #define JOBS_MAX 256u
 #define LOSSES_EVEN 1000 /* pieces of a recording's loss that is told as one number */
+/* Played again: so much later, by processes whose pids are so much higher. */
+#define AGAIN_NS (7 * 60 * GEN_SEC)
+#define AGAIN_PIDS (UINT32_C(1) << 23)
 
 struct run {
 	const struct bench_case *c;
@@ -28,6 +31,11 @@ struct run {
 	uint64_t leak_site;
 	uint64_t live_bytes;
 	uint64_t began_ns; /* to play: making it does not count */
+	bool is_rehearsal; /* what is said now is not judged: it is played again */
+	uint64_t base_ns;  /* of the player's time, where the run that is judged began */
+	uint64_t shift_ns; /* to be added to times of items, before they are stretched */
+	uint32_t pid_shift;
+	struct map64 pids; /* of a recording, to end them before it is played again */
 	struct map64 blocks; /* bytes of generated blocks by address, as pointers */
 	struct map64 losing; /* generated: stacks of which something was lost; empty = not known */
 	struct said *said;
@@ -43,6 +51,7 @@ static void run_done(struct run *r)
 	pattern_free(r->site);
 	map64_done(&r->blocks);
 	map64_done(&r->losing);
+	map64_done(&r->pids);
 	free(r->said);
 }
 
@@ -100,9 +109,10 @@ static bool is_wrong(struct run *r, const struct report *report, uint8_t rank)
 
 static bool is_judged(const struct run *r, const struct report *report)
 {
-	uint32_t pid = r->c->label ? r->c->label->pid : 0;
+	uint32_t pid = r->c->label && r->c->label->pid ? r->c->label->pid + r->pid_shift : 0;
 
-	return (report->event == REPORT_LEAK || report->event == REPORT_UNTRACKED_GROWTH) && report->others == 0 &&
+	return !r->is_rehearsal &&
+	       (report->event == REPORT_LEAK || report->event == REPORT_UNTRACKED_GROWTH) && report->others == 0 &&
 	       report->seq > 0 && (pid == 0 || (report->id && report->id->pid == pid));
 }
 
@@ -126,7 +136,7 @@ static void on_report(struct report *report, uint64_t time_ns, void *userdata)
 		r->cap = cap;
 	}
 	s = &r->said[r->len++];
-	*s = (struct said){ .time_ns = time_ns, .state = owned->state, .severity = owned->severity,
+	*s = (struct said){ .time_ns = time_ns - r->base_ns, .state = owned->state, .severity = owned->severity,
 			    .confidence = owned->confidence, .rank = rank_of(r, owned) };
 	s->is_wrong = is_wrong(r, owned, s->rank);
 	memcpy(s->incident, owned->incident, sizeof(s->incident));
@@ -150,6 +160,28 @@ static int run_start(struct run *r, const char *rules, const struct trace_clock 
 	return player_new(&o, rs, &r->player);
 }
 
+/* To the run that is going on. */
+static int feed(struct run *r, const struct trace_item *item)
+{
+	struct trace_item it = *item;
+
+	it.time_ns += r->shift_ns;
+	if (it.type == TRACE_BLOCK)
+		it.birth_ns += r->shift_ns;
+	if (it.pid)
+		it.pid += r->pid_shift;
+	return player_feed(r->player, &it);
+}
+
+/* The rehearsal is over, and all its processes have ended. */
+static void begin_again(struct run *r, double stretch)
+{
+	r->shift_ns = (uint64_t)((double)(player_time(r->player) + AGAIN_NS) / (stretch > 0 ? stretch : 1));
+	r->base_ns = player_stretch(r->player, r->shift_ns);
+	r->pid_shift = AGAIN_PIDS;
+	r->is_rehearsal = false;
+}
+
 /* --- generated --- */
 
 static int feed_device(struct run *r, const struct gen *g, uint64_t time_ns, uint64_t held_bytes)
@@ -157,9 +189,9 @@ static int feed_device(struct run *r, const struct gen *g, uint64_t time_ns, uin
 	const struct trace_item gpu = { .type = TRACE_GPU, .time_ns = time_ns, .uuid = DEVICE_UUID, .name = "generated",
 					.total_bytes = g->device_bytes, .used_bytes = g->foreign_bytes + held_bytes };
 	const struct trace_item end = { .type = TRACE_GPUS_END, .time_ns = time_ns };
-	int q = player_feed(r->player, &gpu);
+	int q = feed(r, &gpu);
 
-	return q < 0 ? q : player_feed(r->player, &end);
+	return q < 0 ? q : feed(r, &end);
 }
 
 static int feed_driver(struct run *r, uint64_t time_ns, uint64_t bytes)
@@ -167,7 +199,7 @@ static int feed_driver(struct run *r, uint64_t time_ns, uint64_t bytes)
 	const struct trace_item item = { .type = TRACE_DRIVER, .pid = GEN_PID, .time_ns = time_ns, .uuid = DEVICE_UUID,
 					 .bytes = bytes };
 
-	return player_feed(r->player, &item);
+	return feed(r, &item);
 }
 
 static int feed_begin(struct run *r, const struct gen *g)
@@ -177,8 +209,8 @@ static int feed_begin(struct run *r, const struct gen *g)
 	int q = feed_device(r, g, 0, 0);
 
 	if (q == 0)
-		q = player_feed(r->player, &process);
-	return q < 0 ? q : player_feed(r->player, &ordinal);
+		q = feed(r, &process);
+	return q < 0 ? q : feed(r, &ordinal);
 }
 
 static int count_live(struct run *r, const struct trace_item *item)
@@ -217,16 +249,26 @@ static int feed_items(struct run *r, const struct gen *g)
 			held = item->bytes;
 			q = feed_driver(r, item->time_ns, held);
 		} else {
-			q = player_feed(r->player, item);
+			q = feed(r, item);
 		}
 		if (q == 0)
 			q = count_live(r, item);
 		if (q < 0)
 			return q;
 	}
-	player_pass(r->player, g->end_ns);
+	player_pass(r->player, g->end_ns + r->shift_ns);
 	/* It ends there, whether it was done or the device was full. */
-	return player_feed(r->player, &(struct trace_item){ .type = TRACE_EXIT, .pid = GEN_PID, .time_ns = g->end_ns });
+	return feed(r, &(struct trace_item){ .type = TRACE_EXIT, .pid = GEN_PID, .time_ns = g->end_ns });
+}
+
+static int feed_all(struct run *r, const struct gen *g)
+{
+	int q = feed_begin(r, g);
+
+	map64_done(&r->blocks);
+	r->blocks = (struct map64)MAP64_INIT;
+	r->live_bytes = 0;
+	return q < 0 ? q : feed_items(r, g);
 }
 
 /* Losses without a block leave it open which sites they are of. */
@@ -264,9 +306,11 @@ static int run_generated(struct run *r, const char *rules, struct outcome *o)
 	if (q == 0)
 		q = run_start(r, rules, &clock, 0);
 	if (q == 0)
-		q = feed_begin(r, &g);
-	if (q == 0)
-		q = feed_items(r, &g);
+		q = feed_all(r, &g);
+	if (q == 0 && r->is_rehearsal) {
+		begin_again(r, 1);
+		q = feed_all(r, &g);
+	}
 	t = (struct truth){ .is_leak = g.is_leak, .has_site = g.leak_site != 0, .start_ns = g.leak_start_ns,
 			    .end_ns = g.end_ns, .device_bytes = g.device_bytes, .losses = g.losses,
 			    .losses_len = g.losses_len };
@@ -303,7 +347,7 @@ static int judge_recording(struct run *r, uint64_t device_bytes, struct outcome 
 {
 	const struct label *l = r->c->label;
 	struct truth t = { .is_leak = l->is_leak, .has_site = l->site != NULL, .device_bytes = device_bytes,
-			   .start_ns = (uint64_t)(l->start_sec * l->stretch * 1e9), .end_ns = player_time(r->player) };
+			   .start_ns = (uint64_t)(l->start_sec * l->stretch * 1e9), .end_ns = player_time(r->player) - r->base_ns };
 	_cleanup_free_ struct gen_loss *losses = NULL;
 
 	if (l->is_leak) {
@@ -329,7 +373,9 @@ static int read_recording(struct run *r, const char *rules, struct errors *error
 		}
 		if (item.type == TRACE_GPU && item.total_bytes != TRACE_UNKNOWN)
 			*ret_device_bytes = MAX(*ret_device_bytes, item.total_bytes);
-		q = player_feed(r->player, &item);
+		if (r->is_rehearsal && item.pid && map64_put(&r->pids, item.pid, r) < 0)
+			return -ENOMEM;
+		q = feed(r, &item);
 		if (q < 0)
 			return q == -EINVAL ? errors_add(errors, r->c->label->path, (int)trace_line(r->reader),
 							 "not a thing that can happen") : q;
@@ -337,6 +383,34 @@ static int read_recording(struct run *r, const char *rules, struct errors *error
 	if (q == 0 && !r->player)
 		return errors_add(errors, r->c->label->path, 0, "nothing in it");
 	return q;
+}
+
+/* They live on where the recording ends before they do. */
+static int end_all(struct run *r)
+{
+	struct trace_item end = { .type = TRACE_EXIT };
+	size_t iter = 0;
+	uint64_t pid;
+	int q = 0;
+
+	while (q == 0 && map64_next(&r->pids, &iter, &pid, NULL)) {
+		end.pid = (uint32_t)pid;
+		q = player_feed(r->player, &end);
+	}
+	return q;
+}
+
+static int read_again(struct run *r, const char *rules, struct errors *errors, uint64_t *ret_device_bytes)
+{
+	int q = end_all(r);
+
+	if (q < 0)
+		return q;
+	trace_close(r->reader);
+	r->reader = NULL;
+	begin_again(r, r->c->label->stretch);
+	q = trace_open(r->c->label->path, errors, &r->reader);
+	return q < 0 ? q : read_recording(r, rules, errors, ret_device_bytes);
 }
 
 static int run_recording(struct run *r, const char *rules, struct outcome *o)
@@ -352,6 +426,8 @@ static int run_recording(struct run *r, const char *rules, struct outcome *o)
 		q = trace_open(l->path, &errors, &r->reader);
 	if (q == 0)
 		q = read_recording(r, rules, &errors, &device_bytes);
+	if (q == 0 && r->is_rehearsal)
+		q = read_again(r, rules, &errors, &device_bytes);
 	if (q == 0)
 		q = judge_recording(r, device_bytes, o);
 	errors_print(&errors, stderr);
@@ -360,7 +436,7 @@ static int run_recording(struct run *r, const char *rules, struct outcome *o)
 
 void bench_run(const struct bench_case *c, const char *rules, struct outcome *o)
 {
-	_cleanup_(run_done) struct run r = { .c = c };
+	_cleanup_(run_done) struct run r = { .c = c, .is_rehearsal = c->is_again };
 	struct player_stats stats;
 
 	*o = (struct outcome){ .set = c->set, .family = c->family ? c->family->name : c->label->family,

@@ -170,13 +170,13 @@ static void totals(const struct tally *t, FILE *f)
 int bench_table(const struct bench *b, FILE *f)
 {
 	fprintf(f,
-		"rules: %s. ALARM: severity warning or higher; NOTICE: any.\n"
+		"rules: %s. ALARM: severity warning or higher; NOTICE: any.%s\n"
 		"hit: leaks found; bad: traces with a record before the leak began, or about a site that loses "
 		"nothing;\n"
 		"t: time from its start to the first record, b: bytes lost by then, median and worst; dev%%: the "
 		"median of\n"
 		"that in %% of the device; 1st%%: the true site is the first that the record names.\n",
-		b->rules);
+		b->rules, b->is_again ? "\nSecond runs: each trace was played once before to the same engine." : "");
 	for (size_t i = 0; i < b->sets_len; i++) {
 		struct tally t;
 		int r = tally_make(b->list, b->len, b->sets[i], NULL, &t);
