@@ -185,17 +185,22 @@ static void load_as(uid_t uid, const char *path, struct answer *a)
 	EXPECT(!strstr(a->text, "an error that was not told"));
 }
 
-/* ~ in the expected text is the directory. */
+/* ~ in the text is the directory. */
+static void put_home(struct strbuf *sb, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '~')
+			strbuf_adds(sb, root);
+		else
+			strbuf_addc(sb, *text);
+	}
+}
+
 static void expect_answer(const struct answer *a, const char *format)
 {
 	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
 
-	for (const char *p = format; *p; p++) {
-		if (*p == '~')
-			strbuf_adds(&sb, root);
-		else
-			strbuf_addc(&sb, *p);
-	}
+	put_home(&sb, format);
 	EXPECT_EQ(a->r, strstr(format, "error: ") ? -EINVAL : 0);
 	EXPECT_STR(a->text, strbuf_str(&sb));
 }

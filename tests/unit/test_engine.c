@@ -517,7 +517,8 @@ TEST(status)
 		   "\"limits\":[{\"name\":\"processes\",\"used\":2,\"max\":10000,\"overflows\":0},"
 		   "{\"name\":\"sites_per_process\",\"used\":1,\"max\":4096,\"overflows\":0},"
 		   "{\"name\":\"stacks_per_process\",\"used\":1,\"max\":4096,\"overflows\":0},"
-		   "{\"name\":\"incidents\",\"used\":2,\"max\":10000,\"overflows\":0}]}");
+		   "{\"name\":\"incidents\",\"used\":2,\"max\":10000,\"overflows\":0},"
+		   "{\"name\":\"bounds\",\"used\":0,\"max\":4096,\"overflows\":0}]}");
 	engine_status_text(s.e, &text, s.now);
 	EXPECT_STR(strbuf_str(&text),
 		   "PID  USER  UNIT       GPU     LIVE  DRIVER  MORE     PEAK  HOST  MANAGED  ALLOCS  FREES  FAILS  COMM\n"

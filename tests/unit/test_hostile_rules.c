@@ -88,7 +88,7 @@ static void put_rules(const char *name, size_t n, const char *last)
 
 TEST(many_rules)
 {
-	char name[16], last[16];
+	char name[32], last[32];
 
 	fresh_root();
 	put_rules("a.conf", 9999, "last");

@@ -84,12 +84,12 @@ TEST(environment)
 }
 
 /* With this much of the environment, NUL bytes and all. */
-static void expect_tag(const char *environ, size_t len, const char *expected)
+static void expect_tag(const char *variables, size_t len, const char *expected)
 {
 	_cleanup_(temp_proc_done) struct temp_proc t = { 0 };
 	_cleanup_(identity_unrefp) struct identity *id = NULL, *copy = NULL;
 
-	ASSERT(temp_proc_new(&t) && fill(&t, "0") && temp_proc_file(&t, 4711, "environ", environ, len));
+	ASSERT(temp_proc_new(&t) && fill(&t, "0") && temp_proc_file(&t, 4711, "environ", variables, len));
 	EXPECT_EQ(identity_read(t.root, 4711, 0, NULL, &id), 0);
 	ASSERT(id != NULL);
 	if (!expected) {

@@ -340,8 +340,8 @@ TEST(meaning_is_what_decides)
 		"kind = \"live_bytes\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; }; tags = \"t\";",
 		"kind = \"live_bytes\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; }; repeat = \"5m\";",
 		"kind = \"live_bytes\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; }; budget = \"5/5m\";",
-		"kind = \"live_bytes\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; };"
-		" escalate = { severity = \"error\"; after = \"1h\"; };",
+		("kind = \"live_bytes\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; };"
+		 " escalate = { severity = \"error\"; after = \"1h\"; };"),
 	};
 	static const char *const other[] = {
 		"kind = \"single_alloc\"; fire_above = \"1GiB\"; match = { comm = \"^a\"; };",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rule files that are bad: the exact lines that people read. */
+#include "rule/settings.h"
 #include "ruleset_load.h"
 
 static const struct {
@@ -301,6 +302,29 @@ TEST(bad_files_are_told_with_line_and_cure)
 		EXPECT_STR(res.text, bad_files[i].errors);
 		result_done(&res);
 	}
+}
+
+/* All of them, also those that come later. */
+TEST(keys_of_the_configuration)
+{
+	size_t n = 0;
+
+	for (; settings_key_names[n]; n++) {
+		const char *name = settings_key_names[n];
+		char text[256];
+		struct result res;
+
+		if (strcmp(name, "rules") == 0)
+			continue;
+		snprintf(text, sizeof(text), "version = 1;\n%s = 1;\n", name);
+		res = parse(text);
+		snprintf(text, sizeof(text),
+			 "t.conf:2: error: \"%s\" is a key of the daemon's configuration, not of a rule file: move it to "
+			 "gpuxray.conf\n", name);
+		EXPECT_STR(res.text, text);
+		result_done(&res);
+	}
+	EXPECT(n >= 13);
 }
 
 TEST(deep_nesting_is_refused)
