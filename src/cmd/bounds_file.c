@@ -101,7 +101,7 @@ int bounds_write(const char *path, const char *text, size_t len)
 	fd = open(path_new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	/* Not synchronised: that waits for the disk, and what a crash of the host leaves of it is checked when it is read. */
+	/* Not synchronised: that waits for the disk, and what a crash of the host leaves is checked when it is read. */
 	while (len > 0 && r == 0) {
 		const ssize_t n = write(fd, text, len);
 

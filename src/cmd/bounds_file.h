@@ -28,8 +28,9 @@ struct bound_line {
 void bounds_begin(struct strbuf *sb);
 void bounds_add(struct strbuf *sb, const struct bound_line *l);
 /*
- * Calls one() for each line that is one, up to BOUNDS_LINES_MAX. today: what is too old for it is passed over; a day that
- * is yet to come counts as today. *ret_bad: lines that are none, or beyond the most. 0, -EINVAL: not such a file at all.
+ * Calls one() for each line that is one, up to BOUNDS_LINES_MAX. today: what is too old for it is passed over; a day
+ * that is yet to come counts as today. *ret_bad: lines that are none, or beyond the most. 0, -EINVAL: no such file at
+ * all.
  */
 int bounds_parse(const char *text, size_t len, uint32_t today, void (*one)(const struct bound_line *l, void *userdata),
 		 void *userdata, size_t *ret_bad);

@@ -359,6 +359,14 @@ static int start_reporting(struct daemon *d, struct ruleset **rules)
 	return r < 0 ? r : daemon_apply_rules(d, TAKE_PTR(*rules));
 }
 
+/* As nohup has it: one that is blocked would arrive all the same. */
+static bool is_ignored(int sig)
+{
+	struct sigaction now;
+
+	return sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 static int add_sources(struct daemon *d)
 {
 	sigset_t mask;
@@ -372,7 +380,7 @@ static int add_sources(struct daemon *d)
 	r = sd_event_add_signal(d->event, NULL, SIGTERM, NULL, NULL);
 	if (r >= 0)
 		r = sd_event_add_signal(d->event, NULL, SIGINT, NULL, NULL);
-	if (r >= 0)
+	if (r >= 0 && !(d->options->recording.is_all && is_ignored(SIGHUP)))
 		r = sd_event_add_signal(d->event, NULL, SIGHUP, d->options->recording.is_all ? NULL : on_reload, d);
 	if (r >= 0)
 		r = sd_event_add_io(d->event, &d->ring_source, tracer_fd(d->tracer), EPOLLIN, on_ring, d);

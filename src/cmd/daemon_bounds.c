@@ -24,8 +24,8 @@ struct bounds_now {
 
 static struct bounds_now bounds_now(struct daemon *d, struct strbuf *sb)
 {
-	return (struct bounds_now){ .d = d, .now_ns = clock_monotonic_ns(), .real_sec = clock_real_usec() / USEC_PER_SEC,
-				    .sb = sb };
+	return (struct bounds_now){ .d = d, .sb = sb, .now_ns = clock_monotonic_ns(),
+				    .real_sec = clock_real_usec() / USEC_PER_SEC };
 }
 
 /* The folder that the service manager keeps for us. NULL without one, or without memory. */
@@ -45,8 +45,9 @@ static void take_line(const struct bound_line *l, void *userdata)
 	struct bounds_now *b = userdata;
 	/* A day is no moment: noon, so that clocks that differ a little do not make it another one. */
 	const int64_t age_sec = (int64_t)b->real_sec - (int64_t)(l->day * DAY_SEC + DAY_SEC / 2);
+	const int64_t seen_ns = (int64_t)b->now_ns - age_sec * (int64_t)NSEC_PER_SEC;
 
-	if (engine_learn_bound(b->d->engine, l->id, l->bytes, (int64_t)b->now_ns - age_sec * (int64_t)NSEC_PER_SEC) == 0)
+	if (engine_learn_bound(b->d->engine, l->id, l->bytes, seen_ns) == 0)
 		b->taken++;
 }
 

@@ -104,6 +104,7 @@ static void show_progress(struct daemon *d, const struct recorder_stats *s)
 static void close_recorder(struct daemon *d)
 {
 	const struct daemon_recording *o = &d->options->recording;
+	const char *name = strcmp(o->path, "-") == 0 ? "standard output" : o->path;
 	struct recorder_stats s;
 
 	engine_set_tap(d->engine, NULL, NULL);
@@ -113,9 +114,10 @@ static void close_recorder(struct daemon *d)
 	if (o->stats)
 		*o->stats = s;
 	if (d->tap.error)
-		log_error("%s: the recording ends early: %s", o->path, strerror(-d->tap.error));
-	if (s.dropped)
-		log_warning("%s: %llu lines are missing: they came faster than they could be written", o->path,
+		log_error("%s: the recording ends early: %s", name, strerror(-d->tap.error));
+	/* After an error nothing is written: that has been said. */
+	else if (s.dropped)
+		log_warning("%s: %llu lines are missing: they came faster than they could be written", name,
 			    (unsigned long long)s.dropped);
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -37,15 +38,15 @@ struct replay {
 	struct settings settings;
 	struct redact *redact;
 	struct sink *sink;
-	char *input; /* standard input, read whole; NULL = a file */
+	char *input; /* standard input or a pipe, read whole: there are two passes; NULL = a file */
 	size_t input_len;
 	int input_fd; /* ... where it is compressed */
 	struct trace_reader *first; /* the pass before: has all the stacks */
-	bool has_sites, has_ticks, has_items;
-	bool is_torn; /* the end is missing, as that of one whose recorder was killed: what is there will do */
+	bool has_sites, has_ticks;
 	struct player *player;
 	struct map64 incidents; /* id of the player -> that of the record; both hashed down */
 	struct map64 subjects;	/* how many incidents there were */
+	uint64_t first_items; /* of the first pass: a recording may grow meanwhile */
 	uint64_t items, last_ns, records;
 	int error; /* of a record */
 };
@@ -161,13 +162,13 @@ static int parse(int argc, char **argv, struct replay *p)
 
 /* ---- reading */
 
-static int read_input(struct replay *p)
+static int read_input(struct replay *p, int fd)
 {
 	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
 	char buf[65536];
 	ssize_t n;
 
-	while ((n = read(STDIN_FILENO, buf, sizeof(buf))) != 0) {
+	while ((n = read(fd, buf, sizeof(buf))) != 0) {
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -178,6 +179,20 @@ static int read_input(struct replay *p)
 	}
 	p->input_len = sb.len;
 	return strbuf_steal(&sb, &p->input);
+}
+
+/* What can be read but once, such as the shell's <(...), is read here. What cannot be opened is the reader's to tell. */
+static int read_once(struct replay *p)
+{
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+
+	if (strcmp(p->path, "-") == 0)
+		return read_input(p, STDIN_FILENO);
+	if (stat(p->path, &st) < 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+		return 0;
+	fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	return fd < 0 ? 0 : read_input(p, fd);
 }
 
 /* What is compressed has to be a file. */
@@ -207,7 +222,7 @@ static int open_trace(struct replay *p, struct errors *errors, struct trace_read
 	if (!p->input)
 		return trace_open(p->path, errors, ret);
 	if (p->input_fd < 0)
-		return trace_open_text("standard input", p->input, p->input_len, ret);
+		return trace_open_text(strcmp(p->path, "-") == 0 ? "standard input" : p->path, p->input, p->input_len, ret);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", p->input_fd);
 	return trace_open(path, errors, ret);
 }
@@ -253,13 +268,12 @@ static int pass_first(struct replay *p, struct errors *errors)
 			return r;
 		is_bad_end = r < 0;
 		p->has_ticks |= r > 0 && item.type == TRACE_TICK;
-		p->has_items |= r > 0;
+		p->first_items += r > 0;
 		p->has_sites |= r > 0 && item.type == TRACE_SITE;
 	}
-	if (is_bad_end && p->has_items && errors->error_count == 1 && !ends_well(p)) {
+	if (is_bad_end && p->first_items && errors->error_count == 1 && !ends_well(p)) {
 		errors->list[errors->len - 1].is_warning = true;
 		errors->error_count--;
-		p->is_torn = true;
 	}
 	return errors->error_count ? -EINVAL : 0;
 }
@@ -390,9 +404,10 @@ static int pass_second(struct replay *p, struct errors *errors)
 	_cleanup_(trace_closep) struct trace_reader *reader = NULL;
 	uint64_t shown_ns = clock_monotonic_ns();
 	struct trace_item item;
+	uint64_t left = p->first_items;
 	int r = open_trace(p, errors, &reader);
 
-	while (r >= 0 && !p->error && (r = trace_read(reader, &again, &item)) > 0) {
+	while (r >= 0 && !p->error && left-- > 0 && (r = trace_read(reader, &again, &item)) > 0) {
 		if (item.time_ns > p->to_ns)
 			break;
 		if (is_wanted(p, item.pid))
@@ -403,10 +418,10 @@ static int pass_second(struct replay *p, struct errors *errors)
 		}
 	}
 	show_progress(p, true);
-	if (r < 0 && !(r == -EINVAL && p->is_torn && again.error_count))
+	if (r < 0)
 		return r;
 	if (p->to_ns != UINT64_MAX) {
-		player_pass(p->player, p->to_ns);
+		player_pass(p->player, player_stretch(p->player, p->to_ns));
 		p->last_ns = MAX(p->last_ns, p->to_ns);
 	} else if (!p->has_ticks) {
 		player_tick(p->player);
@@ -434,8 +449,8 @@ static int prepare(struct replay *p, struct errors *errors, struct ruleset **ret
 	if (r == 0)
 		r = p->sink_kind == SINK_JSON ? sink_json_open(STDOUT_FILENO, &p->sink) :
 						sink_text_open(STDOUT_FILENO, &p->sink);
-	if (r == 0 && strcmp(p->path, "-") == 0)
-		r = read_input(p);
+	if (r == 0)
+		r = read_once(p);
 	if (r == 0 && p->input_len > 1 && memcmp(p->input, "\x1f\x8b", 2) == 0)
 		r = store_input(p);
 	return r;
@@ -502,7 +517,7 @@ int cmd_replay(int argc, char **argv)
 	r = replay(&p, &errors);
 	errors_print(&errors, stderr);
 	if (r < 0 && !errors.error_count)
-		fprintf(stderr, "gpuxray replay: %s: %s\n", p.path, strerror(-r));
+		fprintf(stderr, "gpuxray replay: %s: %s\n", p.error ? "the records cannot be written" : p.path, strerror(-r));
 	if (r == 0)
 		say_end(&p);
 	replay_done(&p);

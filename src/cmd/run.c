@@ -111,6 +111,10 @@ static int parse(int argc, char **argv, struct arguments *a)
 		log_error("run takes no argument \"%s\"; `gpuxray run --help` lists the options", argv[optind]);
 		return -EINVAL;
 	}
+	if (r == 0 && a->record_identity && !a->record) {
+		log_error("--record-identity: of which recording? Say --record FILE too");
+		return -EINVAL;
+	}
 	return r;
 }
 

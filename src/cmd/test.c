@@ -2,6 +2,7 @@
 /* `gpuxray test`: do the rules say what they should, and nothing else? */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +55,12 @@ static const char help[] =
 	"  records = N      so many were said since the start, by the rules that the expectation names, or by any\n"
 	"  severity, message = REGEX       of the newest of those records\n";
 
+/* Of several behind one dash; a long one leaves 0, or what it stands for where it takes no argument. */
+static bool is_letter(int option)
+{
+	return option > 0 && option <= UCHAR_MAX && !strchr("vh", option);
+}
+
 /* 1 = done already; -EINVAL after saying why. */
 static int parse(int argc, char **argv, struct rule_test_options *o)
 {
@@ -80,7 +87,7 @@ static int parse(int argc, char **argv, struct rule_test_options *o)
 			return 1;
 		default:
 			fprintf(stderr, "gpuxray test: no such option: \"%s\"; `gpuxray test --help` lists the options\n",
-				argv[optind - 1]);
+				is_letter(optopt) ? (char[]){ '-', (char)optopt, '\0' } : argv[optind - 1]);
 			return -EINVAL;
 		}
 	}

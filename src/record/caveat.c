@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "base/cleanup.h"
 #include "rule/leak_confidence.h"
 
 void caveat_add(const struct report *r, struct strbuf *sb)
@@ -17,9 +18,14 @@ void caveat_add(const struct report *r, struct strbuf *sb)
 	}
 }
 
+unsigned caveat_percent(double confidence)
+{
+	return (unsigned)(MIN(confidence, 1.0) * 100 + 1e-9);
+}
+
 void caveat_add_line(const struct report *r, struct strbuf *sb)
 {
-	strbuf_addf(sb, "%.0f %% sure; what would make it wrong: ", r->confidence * 100);
+	strbuf_addf(sb, "%u %% sure; what would make it wrong: ", caveat_percent(r->confidence));
 	caveat_add(r, sb);
 }
 

@@ -10,6 +10,7 @@
 #include "record/foreign.h"
 #include "record/message.h"
 #include "record/caveat.h"
+#include "record/message_words.h"
 #include "record/stack_lines.h"
 
 struct line {
@@ -116,6 +117,25 @@ static void add_where(struct line *l)
 	add_device(l);
 }
 
+/* Which memory or where: a pinned buffer "on GPU 0" would be looked for there. */
+static void add_place(struct line *l)
+{
+	const char *memory = message_memory(l->r);
+
+	if (memory)
+		strbuf_addf(l->sb, " of %s", memory);
+	else
+		add_where(l);
+}
+
+/* ", over 40 GiB": between the two limits of its rule it fires on, though it is not over the first any more. */
+static void add_over(struct line *l)
+{
+	const struct report *r = l->r;
+
+	add_optional_quantity(l, r->value != ABSENT_U64 && r->value < r->limit ? ", was over " : ", over ", r->limit);
+}
+
 static void add_process(struct line *l)
 {
 	const struct identity *id = l->r->id;
@@ -215,7 +235,7 @@ static void add_was_over(struct line *l, bool with_place)
 {
 	add_optional_quantity(l, ", was over ", l->r->limit);
 	if (with_place && l->r->limit != ABSENT_U64)
-		add_where(l);
+		add_place(l);
 	add_optional_duration(l, " for ", l->r->duration_ns);
 }
 
@@ -231,7 +251,7 @@ static void say_live(struct line *l)
 			add(l, has_ended(l) ? " has ended" : " is below its limit again");
 		} else {
 			add_optional_quantity(l, " is back to ", r->value);
-			add_where(l);
+			add_place(l);
 		}
 		add_was_over(l, ended);
 		add_optional_bytes(l, ", peak ", r->peak_bytes);
@@ -240,10 +260,10 @@ static void say_live(struct line *l)
 	add(l, again(l));
 	add(l, "holds");
 	add_optional_quantity(l, " ", r->value);
-	if (r->scope == SCOPE_DEVICE)
+	if (r->scope == SCOPE_DEVICE && !message_memory(r))
 		add_optional_bytes(l, " of ", r->device_bytes);
-	add_where(l);
-	add_optional_quantity(l, ", over ", r->limit);
+	add_place(l);
+	add_over(l);
 	add_optional_duration(l, " for ", r->duration_ns);
 }
 
@@ -280,7 +300,7 @@ static void say_rate(struct line *l)
 			if (is_calls)
 				add(l, "at a rate of ");
 			add_quantity(l, r->value);
-			add_where(l);
+			add_place(l);
 		}
 		add_was_over(l, ended);
 		return;
@@ -288,8 +308,8 @@ static void say_rate(struct line *l)
 	add(l, again(l));
 	add(l, "allocates");
 	add_optional_quantity(l, is_calls ? " at a rate of " : " ", r->value);
-	add_where(l);
-	add_optional_quantity(l, ", over ", r->limit);
+	add_place(l);
+	add_over(l);
 	add_optional_duration(l, " for ", r->duration_ns);
 }
 
@@ -327,7 +347,7 @@ static void add_growth(struct line *l)
 		add_bytes(l, r->growth_bytes_per_hour);
 		add(l, "/h");
 	}
-	add_where(l);
+	add_place(l);
 	if (r->scope == SCOPE_STACK)
 		add(l, " from one call site");
 	if (r->leaked_bytes != ABSENT_U64) {
@@ -352,7 +372,7 @@ static void say_leak(struct line *l)
 	if (is_resolved(l)) {
 		add(l, has_ended(l) ? " has ended" : " no longer leaks");
 		add_optional_bytes(l, has_ended(l) ? ", had leaked " : ", leaked ", r->leaked_bytes);
-		add_where(l);
+		add_place(l);
 		add_optional_duration(l, " in ", r->duration_ns);
 		return;
 	}
@@ -470,33 +490,6 @@ static void say_coverage(struct line *l)
 	}
 }
 
-/* One for all that were too many to get a record each. */
-static void say_others(struct line *l)
-{
-	static const char *const one[SCOPE_MAX] = {
-		[SCOPE_PROCESS] = "process", [SCOPE_DEVICE] = "device",	      [SCOPE_CGROUP] = "cgroup",
-		[SCOPE_UNIT] = "unit",	     [SCOPE_USER] = "user",	      [SCOPE_CONTAINER] = "container",
-		[SCOPE_STACK] = "call site",
-	};
-	static const char *const many[SCOPE_MAX] = {
-		[SCOPE_PROCESS] = "processes", [SCOPE_DEVICE] = "devices",	  [SCOPE_CGROUP] = "cgroups",
-		[SCOPE_UNIT] = "units",	       [SCOPE_USER] = "users",		  [SCOPE_CONTAINER] = "containers",
-		[SCOPE_STACK] = "call sites",
-	};
-	static const char *const what[] = {
-		[REPORT_LIVE_BYTES] = "over the limit",	  [REPORT_SINGLE_ALLOC] = "with a large allocation",
-		[REPORT_ALLOC_RATE] = "over the limit",	  [REPORT_ALLOC_FAILURE] = "with failed allocations",
-		[REPORT_LEAK] = "leaking",		  [REPORT_EXIT] = "ended with memory never freed",
-		[REPORT_UNTRACKED_GROWTH] = "with more than their allocations account for",
-		[REPORT_ORPHAN] = "that hold memory as orphans",
-		[REPORT_COVERAGE] = "of which no call has been seen",
-	};
-	const struct report *r = l->r;
-
-	strbuf_addf(l->sb, "%" PRIu64 " more %s %s", r->others, (r->others == 1 ? one : many)[r->scope], what[r->event]);
-	add_optional_quantity(l, " of ", r->limit);
-}
-
 static const char *why_inexact(const struct report *r)
 {
 	if (r->lost_events != ABSENT_U64 && r->lost_events > 0)
@@ -516,10 +509,12 @@ static void say(struct line *l)
 		[REPORT_COVERAGE] = say_coverage,
 	};
 
-	if (l->r->others > 0)
-		say_others(l);
-	else
+	if (l->r->others > 0) {
+		message_add_others(l->r, l->sb);
+		add_optional_quantity(l, " of ", l->r->limit);
+	} else {
 		say_event[l->r->event](l);
+	}
 	if (l->r->rule || !l->r->exact) {
 		add(l, " (");
 		if (l->r->rule) {
@@ -565,7 +560,8 @@ static void first_line(const struct field_input *in, struct strbuf *sb)
 	if (in->r->message && *in->r->message && in->r->others == 0) {
 		if (in->r->state == STATE_RESOLVED)
 			strbuf_adds(sb, "resolved: ");
-		foreign_text(sb, in->redact, in->r->message, 0);
+		/* What others wrote was escaped when it was filled in. */
+		foreign_escaped(sb, in->redact, in->r->message, SIZE_MAX);
 		utf8_cut(sb, start, MESSAGE_LINE_MAX);
 		return;
 	}

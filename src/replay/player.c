@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "replay/player_private.h"
+#include "replay/recorder.h"
 
 /* The row of a call is 16 bits of an event. */
 #define CALLS_MAX UINT16_MAX
@@ -224,11 +225,14 @@ static struct frames *frames_make(const struct player *p, uint64_t number, uint6
 {
 	const char *text = frames_text(p, number);
 	struct frames *f = calloc(1, sizeof(*f));
+	uint64_t id = 0;
 
 	if (!f)
 		return NULL;
+	if (text)
+		text = recorder_stack_id(text, &id);
 	f->exact = text ? hash64(hash_str(0, text)) : hash64(number);
-	f->id = text ? trace_site_key(text) : site ? site : number;
+	f->id = id ? id : text ? trace_site_key(text) : site ? site : number;
 	f->site = site ? site : f->id;
 	return f;
 }

@@ -4,7 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <zlib.h>
 
@@ -16,30 +19,50 @@
 #define BUFFER_BYTES (64u << 10)
 /* What deflateInit2() takes for a header of gzip and not of zlib. */
 #define GZIP_WINDOW (15 + 16)
+#define NAMES_TRIED 100
+/* Whoever has stopped us waits; a reader that is only slow takes something meanwhile. */
+#define STALL_MS 3000
+#define WAIT_MS 100
 
 struct recorder_file {
 	int fd;
 	bool is_gz, is_flushed, is_ended;
+	bool may_block; /* for as long as a reader likes */
+	_Atomic bool is_hurried;
 	uint64_t bytes;
 	z_stream z;
 	unsigned char *buffer;
 };
+
+/* Until the reader takes something. 0 or -ETIMEDOUT. */
+static int wait_reader(const struct recorder_file *f)
+{
+	struct pollfd pfd = { .fd = f->fd, .events = POLLOUT };
+	int stalled_ms = 0;
+
+	while (poll(&pfd, 1, WAIT_MS) <= 0) {
+		if (!f->is_hurried)
+			continue;
+		stalled_ms += WAIT_MS;
+		if (stalled_ms >= STALL_MS)
+			return -ETIMEDOUT;
+	}
+	return 0;
+}
 
 static int write_all(struct recorder_file *f, const void *data, size_t len)
 {
 	const char *p = data;
 
 	while (len > 0) {
-		ssize_t n = write(f->fd, p, len);
+		/* So much fits where poll() says that something does. */
+		int r = f->may_block ? wait_reader(f) : 0;
+		ssize_t n = r < 0 ? -1 : write(f->fd, p, f->may_block ? MIN(len, (size_t)PIPE_BUF) : len);
 
-		if (n < 0 && errno == EINTR)
+		if (r < 0)
+			return r;
+		if (n < 0 && (errno == EINTR || (errno == EAGAIN && f->may_block)))
 			continue;
-		if (n < 0 && errno == EAGAIN) {
-			struct pollfd pfd = { .fd = f->fd, .events = POLLOUT };
-
-			(void)poll(&pfd, 1, -1);
-			continue;
-		}
 		if (n < 0)
 			return -errno;
 		p += n;
@@ -93,9 +116,41 @@ bool recorder_file_is_flushed(const struct recorder_file *f)
 	return !f->is_gz || f->is_flushed;
 }
 
+void recorder_file_hurry(struct recorder_file *f)
+{
+	f->is_hurried = true;
+}
+
 uint64_t recorder_file_bytes(const struct recorder_file *f)
 {
 	return f->bytes;
+}
+
+/* A new file of a name like path's, with what the umask leaves of the mode: mkostemp() would not heed it. */
+static int open_temp(const char *path, mode_t mode, char **ret_name, int *ret_fd)
+{
+	for (int i = 0; i < NAMES_TRIED; i++) {
+		_cleanup_free_ char *name = NULL;
+		unsigned int random = 0;
+		int fd;
+
+		/* Without it the names that are tried are merely known before. */
+		if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+			random = (unsigned int)i;
+		if (asprintf(&name, "%s.%08x", path, random) < 0) {
+			name = NULL;
+			return -ENOMEM;
+		}
+		fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, mode);
+		if (fd >= 0) {
+			*ret_fd = fd;
+			*ret_name = TAKE_PTR(name);
+			return 0;
+		}
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -EEXIST;
 }
 
 /* Under another name first: a link of this name is not followed, and who reads the old file goes on reading it. */
@@ -103,21 +158,29 @@ static int open_regular(const char *path, bool is_private)
 {
 	_cleanup_free_ char *temp = NULL;
 	_cleanup_close_ int fd = -1;
+	int r = open_temp(path, is_private ? 0600 : 0644, &temp, &fd);
 
-	if (asprintf(&temp, "%s.XXXXXX", path) < 0) {
-		temp = NULL;
-		return -ENOMEM;
-	}
-	fd = mkostemp(temp, O_CLOEXEC | O_APPEND);
-	if (fd < 0)
-		return -errno;
-	if ((!is_private && fchmod(fd, 0644) < 0) || rename(temp, path) < 0) {
-		int r = -errno;
+	if (r < 0)
+		return r;
+	if (rename(temp, path) < 0) {
+		r = -errno;
 
 		(void)unlink(temp);
 		return r;
 	}
 	return TAKE_FD(fd);
+}
+
+/* /dev/stdout is a link to what may be a regular file: the link itself must stay. */
+static int open_standard(const struct stat *st)
+{
+	struct stat standard;
+
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fstat(fd, &standard) == 0 && standard.st_dev == st->st_dev && standard.st_ino == st->st_ino)
+			return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	}
+	return -1;
 }
 
 static int open_path(const char *path, bool is_private)
@@ -129,7 +192,12 @@ static int open_path(const char *path, bool is_private)
 		fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 		return fd < 0 ? -errno : fd;
 	}
-	if (stat(path, &st) < 0 || S_ISREG(st.st_mode))
+	if (stat(path, &st) < 0)
+		return open_regular(path, is_private);
+	fd = open_standard(&st);
+	if (fd >= 0)
+		return fd;
+	if (S_ISREG(st.st_mode))
 		return open_regular(path, is_private);
 	fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 	return fd < 0 ? -errno : fd;
@@ -139,6 +207,7 @@ int recorder_file_open(const char *path, bool is_private, struct recorder_file *
 {
 	struct recorder_file *f = calloc(1, sizeof(*f));
 	size_t len = strlen(path);
+	struct stat st;
 	int r;
 
 	if (!f)
@@ -146,6 +215,7 @@ int recorder_file_open(const char *path, bool is_private, struct recorder_file *
 	f->is_flushed = true;
 	f->fd = open_path(path, is_private);
 	r = f->fd;
+	f->may_block = r >= 0 && fstat(f->fd, &st) == 0 && !S_ISREG(st.st_mode);
 	if (r >= 0 && len > 3 && strcmp(path + len - 3, ".gz") == 0) {
 		f->buffer = malloc(BUFFER_BYTES);
 		r = f->buffer && deflateInit2(&f->z, LEVEL, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) == Z_OK ?

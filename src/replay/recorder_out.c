@@ -45,6 +45,7 @@ struct recorder_out {
 	struct recorder_file *file;	/* the thread's */
 	struct symbolizer *symbolizer; /* the thread's; NULL: stacks are not told */
 	struct strbuf spare;		/* the thread's: memory of the batch before */
+	uint64_t stack_bytes;		/* the thread's: of the texts of stacks */
 };
 
 int recorder_out_add(struct recorder_out *out, const char *lines, size_t len, bool is_vital)
@@ -147,7 +148,7 @@ static void hide_folders(struct text_frame *f)
 	if (!path)
 		return;
 	path += strlen(f->is_python ? " (" : ") at ");
-	last = *path == '/' ? strrchr(path, '/') : NULL;
+	last = strrchr(path, '/');
 	if (last)
 		memmove(path, last + 1, strlen(last + 1) + 1);
 }
@@ -173,8 +174,10 @@ static void describe(struct recorder_out *out, const struct waiting *w, struct s
 	with_id.frames = st->id ? frames : frames + 1;
 	with_id.len = st->len + (st->id != NULL);
 	trace_write_stack(sb, w->number, &with_id);
-	if (sb->error)
+	/* With more of them nobody reads the trace. */
+	if (sb->error || sb->len > TRACE_STACK_BYTES_MAX - out->stack_bytes)
 		strbuf_reset(sb);
+	out->stack_bytes += sb->len;
 }
 
 /* Locked; unlocks meanwhile. */
@@ -237,7 +240,8 @@ static bool do_one(struct recorder_out *out, uint64_t *flush_ns)
 			*flush_ns = clock_monotonic_ns() + FLUSH_NS;
 		return true;
 	}
-	if (out->waiting_len && !(out->is_stopping && now >= out->stop_ns)) {
+	/* After an error whoever closes us waits for nothing. */
+	if (out->waiting_len && !out->stats.error && !(out->is_stopping && now >= out->stop_ns)) {
 		tell_stack(out);
 		return true;
 	}
@@ -327,6 +331,7 @@ int recorder_out_close(struct recorder_out *out, struct recorder_out_stats *ret)
 	out->stop_ns = clock_monotonic_ns() + STOP_NS;
 	pthread_cond_signal(&out->to_thread);
 	pthread_mutex_unlock(&out->lock);
+	recorder_file_hurry(out->file);
 	(void)pthread_join(out->thread, NULL);
 	r = recorder_file_end(out->file);
 	out->stats.file_bytes = recorder_file_bytes(out->file);

@@ -5,9 +5,11 @@
 
 #include "base/pattern.h"
 #include "record/record.h"
+#include "replay/recorder.h"
 #include "replay/rule_test_private.h"
 
-const char *test_frames(const struct test_run *run, uint64_t stack)
+/* As the trace has it: a recorder's begins with an id. */
+static const char *told_frames(const struct test_run *run, uint64_t stack)
 {
 	const struct rule_test *t = run->test;
 
@@ -16,21 +18,32 @@ const char *test_frames(const struct test_run *run, uint64_t stack)
 	return stack > 0 && stack <= t->stacks_len ? t->stacks[stack - 1] : NULL;
 }
 
+const char *test_frames(const struct test_run *run, uint64_t stack)
+{
+	const char *told = told_frames(run, stack);
+	uint64_t id;
+
+	return told ? recorder_stack_id(told, &id) : NULL;
+}
+
 static const char *on_stack(uint64_t stack, void *userdata)
 {
-	return test_frames(userdata, stack);
+	return told_frames(userdata, stack);
 }
 
 static int said_message(const struct test_run *run, const struct report *r, char **ret)
 {
 	uint64_t number = player_stack_number(run->player, r->stack);
-	const char *frames = test_frames(run, number), *message;
+	const char *frames = told_frames(run, number), *message;
+	uint64_t id = 0;
 	_cleanup_(stack_text_freep) struct stack_text *st = NULL;
 	_cleanup_(record_freep) struct record *rec = NULL;
 	int q = 0;
 
 	if (frames)
-		q = trace_stack_text(frames, trace_site_key(frames), &st);
+		frames = recorder_stack_id(frames, &id);
+	if (frames)
+		q = trace_stack_text(frames, id ?: trace_site_key(frames), &st);
 	if (q == 0)
 		q = record_build(r, st, false, NULL, &rec);
 	if (q < 0)

@@ -9,184 +9,72 @@
 #include "rule/leak_confidence.h"
 #include "rule/watch.h"
 
-/* Blocks of a site that may be one tensor, made anew and larger again and again: the old, the new, and parts of theirs. */
-#define REMADE_BLOCKS_MAX 4
-
 static bool is_paused(const struct engine *e, const struct process *p, const struct rule_state *rs, uint64_t now_ns);
 
-static struct leak_ring *ring_of(struct leak_ring **rings, const struct leak_scale *scale, size_t i, uint64_t now_ns,
-				 uint64_t before_bytes)
+/* So few processes are judged without a delay, and no delay is longer than an epoch. */
+static uint32_t delays_of(const struct engine *e)
 {
-	if (!rings[i])
-		rings[i] = leak_ring_new(scale, now_ns, before_bytes);
-	return rings[i];
+	uint64_t delays = MIN(e->processes.len / WATCH_LEAK_TOGETHER, (size_t)WATCH_LEAK_DELAYS);
+
+	for (size_t i = 0; i < e->scales_len; i++)
+		delays = MIN(delays, e->scales[i].epoch_ns / NSEC_PER_SEC);
+	return (uint32_t)MAX(delays, 1u);
 }
 
-static int book_alloc(struct engine *e, struct process *p, const struct change *c, size_t i, uint64_t birth_ns)
+static uint64_t delayed(uint64_t time_ns, uint32_t delay)
 {
-	const struct leak_scale *scale = &e->scales[i];
-	struct site *s = c->site;
-	struct leak_ring *ring;
-	bool is_new;
-
-	/* A ring that begins late takes what was there before as old. */
-	ring = ring_of(p->watch->rings, scale, i, birth_ns, sat_diff(sat_sum(p->live, scale->classes), c->bytes));
-	if (!ring)
-		return -ENOMEM;
-	leak_ring_add(ring, scale, birth_ns, c->bytes);
-
-	if (!s->watch && !(s->watch = calloc(1, sizeof(*s->watch))))
-		return -ENOMEM;
-	is_new = !s->watch->rings[i];
-	ring = ring_of(s->watch->rings, scale, i, birth_ns, sat_diff(site_live_bytes(s, scale->classes), c->site_bytes));
-	if (!ring)
-		return -ENOMEM;
-	if (is_new || s->blocks > REMADE_BLOCKS_MAX)
-		leak_ring_set_remade(ring, s->blocks <= REMADE_BLOCKS_MAX);
-	leak_ring_add(ring, scale, birth_ns, c->site_bytes);
-	return 0;
+	return sat_diff(time_ns, delay * NSEC_PER_SEC);
 }
 
-void leak_book(struct engine *e, struct process *p, const struct change *c, uint64_t birth_ns)
-{
-	uint64_t birth = watch_leak_time(e, birth_ns), now = watch_leak_time(e, e->now_ns);
-
-	if (c->is_free && e->scales_len > 0 && c->site && c->site->watch)
-		leak_lives_add(&c->site->watch->lives, now, sat_diff(now, birth), c->site_bytes);
-	for (size_t i = 0; i < e->scales_len && c->site; i++) {
-		const struct leak_scale *scale = &e->scales[i];
-
-		if (!(scale->classes & (1u << c->class)))
-			continue;
-		if (!c->is_free) {
-			if (book_alloc(e, p, c, i, birth) < 0)
-				e->no_memory++;
-			continue;
-		}
-		if (p->watch->rings[i])
-			leak_ring_sub(p->watch->rings[i], scale, birth, c->bytes);
-		if (c->site->watch && c->site->watch->rings[i])
-			leak_ring_sub(c->site->watch->rings[i], scale, birth, c->site_bytes);
-		if (c->other_bytes && p->other.watch && p->other.watch->rings[i])
-			leak_ring_sub(p->other.watch->rings[i], scale, birth, c->other_bytes);
-	}
-}
-
-void leak_book_untold(struct engine *e, struct process *p, uint64_t bytes, uint64_t time_ns)
-{
-	struct process_watch *w = p->watch;
-	uint64_t now = watch_leak_time(e, time_ns), more = sat_diff(bytes, w->untold_bytes),
-		 less = sat_diff(w->untold_bytes, bytes);
-
-	for (size_t i = 0; i < e->scales_len; i++) {
-		const struct leak_scale *scale = &e->scales[i];
-		struct leak_ring *ring = w->untold[i];
-
-		if (scale->classes != CLASS_DEVICE_MASK)
-			continue;
-		if (!ring) {
-			/* What was there at first sight is of before. */
-			ring = ring_of(w->untold, scale, i, now, bytes);
-			if (!ring || !ring_of(w->rings, scale, i, now, sat_sum(p->live, scale->classes)))
-				e->no_memory++;
-			else
-				leak_ring_set_remade(ring, true);
-			continue;
-		}
-		if (more > 0)
-			leak_ring_add(ring, scale, now, more);
-		if (less > 0)
-			leak_ring_sub(ring, scale, now, less);
-	}
-	w->untold_bytes = bytes;
-}
-
-void leak_forget(struct engine *e, struct process *p)
-{
-	struct site *s;
-	size_t iter = 0;
-
-	for (size_t i = 0; i < e->scales_len; i++) {
-		if (p->watch->rings[i])
-			leak_ring_clear(p->watch->rings[i], &e->scales[i]);
-	}
-	while ((s = process_next_site(p, &iter))) {
-		for (size_t i = 0; s->watch && i < e->scales_len; i++) {
-			if (s->watch->rings[i])
-				leak_ring_clear(s->watch->rings[i], &e->scales[i]);
-		}
-	}
-}
-
-/* Bytes that a site without a ring brings along: of before the rule. */
-static uint64_t unseen_bytes(const struct site *s, const struct leak_scale *scale)
-{
-	const uint32_t framework = 1u << CLASS_FRAMEWORK;
-	uint64_t sum = scale->classes & framework ? s->framework_bytes : 0;
-	/* Of the driver's classes a site keeps the sum alone. */
-	(void)sat_add(&sum, scale->classes & ~framework && scale->classes & (1u << s->class) ? s->bytes : 0);
-	return sum;
-}
-
-/* What the other site already had when an incident began is no growth of the two together. */
-static void rebase_incidents(struct site_watch *w, const struct leak_scale *scale, int scale_index,
-			     const struct site *other)
-{
-	const struct leak_ring *ring = other->watch->rings[scale_index];
-	uint64_t older = ring ? ring->older : unseen_bytes(other, scale);
-
-	for (size_t i = 0; i < w->slots_len; i++) {
-		struct incident *inc = w->slots[i].incident;
-
-		if (!inc || inc->state == INCIDENT_PENDING || w->slots[i].rs->scale != scale_index)
-			continue;
-		(void)sat_add(&inc->leak_older, older);
-		if (ring && inc->leak_began_ns > 0)
-			(void)sat_add(&inc->leak_older,
-				      leak_between(ring, scale, 0, inc->leak_began_ns / scale->epoch_ns - 1));
-	}
-}
-
-void leak_merge_rings(struct engine *e, struct site *to, struct site *from)
+static bool is_epoch_over(const struct engine *e, uint64_t before_ns, uint64_t now_ns)
 {
 	for (size_t i = 0; i < e->scales_len; i++) {
-		const struct leak_scale *scale = &e->scales[i];
-		struct leak_ring **a = &to->watch->rings[i], **b = &from->watch->rings[i];
-
-		if (*a && *b)
-			leak_ring_align(*a, *b, scale);
-		rebase_incidents(to->watch, scale, (int)i, from);
-		rebase_incidents(from->watch, scale, (int)i, to);
-		if (*a && *b) {
-			leak_ring_merge(*a, *b, scale);
-		} else if (*a) {
-			leak_ring_add_older(*a, scale, unseen_bytes(from, scale));
-		} else if (*b) {
-			*a = TAKE_PTR(*b);
-			leak_ring_add_older(*a, scale, unseen_bytes(to, scale));
-		}
+		if (now_ns / e->scales[i].epoch_ns > before_ns / e->scales[i].epoch_ns)
+			return true;
 	}
+	return false;
 }
 
-bool leak_mark_due(struct engine *e, uint64_t now_ns)
+void leak_tick_begin(struct engine *e, uint64_t now_ns)
 {
-	uint64_t leak_ns = watch_leak_time(e, now_ns);
-	bool any = false;
+	struct leak_clock *c = &e->leak_clock;
 
+	c->before_ns = c->now_ns;
+	c->now_ns = MAX(c->now_ns, watch_leak_time(e, now_ns));
+	c->delays = delays_of(e);
+	c->due = 0;
+	for (uint32_t i = 0; i < c->delays; i++) {
+		if (is_epoch_over(e, delayed(c->before_ns, i), delayed(c->now_ns, i)))
+			c->due |= 1u << i;
+	}
 	for (size_t i = 0; i < e->states_len; i++) {
 		struct rule_state *rs = e->states[i];
-		uint64_t epoch;
 
-		rs->is_leak_due = false;
 		if (rs->scale < 0)
 			continue;
-		epoch = leak_ns / e->scales[rs->scale].epoch_ns;
-		rs->leak_passed = sat_diff(epoch, rs->leak_epoch);
-		rs->is_leak_due = rs->leak_passed > 0;
-		rs->leak_epoch = MAX(epoch, rs->leak_epoch);
-		any = any || rs->is_leak_due;
+		rs->leak_before = rs->leak_epoch;
+		rs->leak_epoch = MAX(c->now_ns / e->scales[rs->scale].epoch_ns, rs->leak_epoch);
 	}
-	return any;
+}
+
+/* May an epoch of it have ended? Exactly so for one that was there at the tick before, with the same delay. */
+static bool may_be_due(const struct engine *e, const struct process *p, uint32_t delay)
+{
+	const struct leak_clock *c = &e->leak_clock;
+	uint64_t judged_ns = p->watch->leak_ns;
+
+	return judged_ns == 0 || judged_ns != delayed(c->before_ns, delay) || c->due & (1u << delay);
+}
+
+/* How many epochs of the rule have ended since the process was judged last, at a time of the leak clock; the newest of
+ * them began with *ret_epoch. */
+static uint64_t epochs_passed(const struct engine *e, const struct process *p, const struct rule_state *rs,
+			      uint64_t now_ns, uint64_t *ret_epoch)
+{
+	uint64_t epoch_ns = e->scales[rs->scale].epoch_ns, judged_ns = p->watch->leak_ns;
+
+	*ret_epoch = now_ns / epoch_ns;
+	return sat_diff(*ret_epoch, judged_ns > 0 ? judged_ns / epoch_ns : rs->leak_before);
 }
 
 /* Bytes of the growth: those of the judged epochs when it fired, and what has been born and kept since. */
@@ -235,12 +123,10 @@ static void weigh(struct engine *e, const struct subject *s, const struct rule_s
 		  const struct leak_verdict *v, struct finding *f)
 {
 	struct leak_case c = { .evidence = &v->evidence, .epochs = rs->rule->epochs, .span_ns = v->span_ns,
-			       .process_age_ns = sat_diff(e->now_ns, s->p->first_ns), .device_share = -1, .top_share = -1,
+			       .process_age_ns = sat_diff(e->now_ns, s->p->first_ns), .top_share = -1,
 			       .full_in_ns = UINT64_MAX, .is_inexact = !s->p->exact };
 	uint64_t sec;
 
-	if (dev && dev->total_bytes != UINT64_MAX && dev->total_bytes > 0)
-		c.device_share = (double)v->mature_bytes / (double)dev->total_bytes;
 	if (s->site) {
 		leak_suspect(s->p, s->site, (uint32_t)rs->scale);
 		c.bound_share = leak_bound_share(e, s->site);
@@ -258,7 +144,7 @@ static void weigh(struct engine *e, const struct subject *s, const struct rule_s
 			c.bound_share = top[0].site ? leak_bound_share(e, top[0].site) : 0;
 		}
 	}
-	sec = finding_full_in_sec(f, dev);
+	sec = rule_fills_device(rs->rule) ? finding_full_in_sec(f, dev) : ABSENT_U64;
 	if (sec != ABSENT_U64)
 		c.full_in_ns = sec < UINT64_MAX / NSEC_PER_SEC ? sec * NSEC_PER_SEC : UINT64_MAX - 1;
 	f->confidence = leak_confidence(&c, &f->doubts);
@@ -267,7 +153,7 @@ static void weigh(struct engine *e, const struct subject *s, const struct rule_s
 /* Would the device be full so soon? Yes where nobody knows. */
 static bool is_urgent(const struct rule *r, const struct device *dev, const struct finding *f)
 {
-	uint64_t sec = finding_full_in_sec(f, dev);
+	uint64_t sec = rule_fills_device(r) ? finding_full_in_sec(f, dev) : ABSENT_U64;
 
 	return r->full_in_ns == 0 || sec == ABSENT_U64 || sec <= r->full_in_ns / NSEC_PER_SEC;
 }
@@ -295,30 +181,46 @@ static uint64_t measure_growth(const struct leak_ring *ring, const struct leak_s
 	return began;
 }
 
+/* What a verdict is for. */
+struct question {
+	uint64_t epoch;	    /* has begun */
+	uint64_t passed;    /* so many since the last time */
+	bool needs_numbers; /* also of a level that does not grow */
+};
+
 /* A process's growth is that of the sites that nothing speaks against, taken together: each may be small. */
 static int judge_process(struct engine *e, const struct process *p, const struct rule_state *rs, struct leak_ring *ring,
-			 uint64_t min_bytes, uint64_t epoch, uint32_t group, struct leak_verdict *ret)
+			 uint64_t min_bytes, const struct question *q, uint32_t group, struct leak_verdict *ret)
 {
 	const struct leak_scale *scale = &e->scales[rs->scale];
 	struct leak_ring *untold = p->watch->untold[rs->scale];
 	uint64_t young;
 	struct leak_verdict v = { 0 }, fallback = { .group = group, .span_ns = scale->epoch_ns * group * scale->epochs };
 
-	leak_ring_advance(ring, scale, epoch);
+	leak_ring_advance(ring, scale, q->epoch);
 	young = ring->window;
 	if (untold) {
-		leak_ring_advance(untold, scale, epoch);
+		leak_ring_advance(untold, scale, q->epoch);
 		(void)sat_add(&young, untold->window);
 	}
 	fallback.is_flat = young == 0;
 	fallback.mature_bytes = young;
-	for (uint32_t g = 1; young > 0 && young >= min_bytes && g <= scale->max_group; g *= 2) {
+	if (young == 0 || young < min_bytes) {
+		*ret = fallback;
+		return 0;
+	}
+	if (leak_find_young(e, p, rs->scale, rs->leak_epoch) < 0)
+		return -ENOMEM;
+	for (uint32_t g = 1; g <= scale->max_group; g *= 2) {
+		_cleanup_free_ struct leak_ring *sum = NULL;
 		struct leak_frees frees;
-		_cleanup_free_ struct leak_ring *sum = leak_sum_sites(e, p, rs->scale, rs->leak_epoch, g, &frees);
 
+		if (!leak_young_grow(e, p, rs, min_bytes, q->epoch, g) && !(q->needs_numbers && g == group))
+			continue;
+		sum = leak_sum_sites(e, p, rs->scale, rs->leak_epoch, g, &frees);
 		if (!sum)
 			return -ENOMEM;
-		leak_judge_level(sum, scale, rs->rule, min_bytes, epoch, g, &frees, &v);
+		leak_judge_level(sum, scale, rs->rule, min_bytes, q->epoch, g, &frees, &v);
 		if (v.is_growing) {
 			*ret = v;
 			return 0;
@@ -331,7 +233,7 @@ static int judge_process(struct engine *e, const struct process *p, const struct
 }
 
 static void judge(struct engine *e, const struct subject *s, struct slot *slot, struct leak_ring *ring,
-		  const struct occasion *o)
+		  const struct question *due, const struct occasion *o)
 {
 	struct rule_state *rs = slot->rs;
 	const struct leak_scale *scale = &e->scales[rs->scale];
@@ -341,27 +243,31 @@ static void judge(struct engine *e, const struct subject *s, struct slot *slot, 
 	bool was_firing = slot->incident && slot->incident->state != INCIDENT_PENDING;
 	const struct device *dev = device_of(s->p, s->site, scale->classes);
 	uint64_t min_bytes = min_growth(rs->rule, dev);
+	struct question q = *due;
 
+	q.needs_numbers = slot->incident || e->restored_len > 0;
 	/* Several epochs may have ended since the last tick: each is judged by what is left of it now. */
-	for (back = MIN(for_epochs, rs->leak_passed); back > 0; back--) {
-		uint64_t epoch = rs->leak_epoch - back + 1;
-
+	for (back = MIN(for_epochs, due->passed); back > 0; back--) {
+		q.epoch = due->epoch - back + 1;
 		if (s->site)
-			leak_judge(ring, scale, rs->rule, &s->site->watch->lives, min_bytes, epoch, slot->group, &v);
-		else if (judge_process(e, s->p, rs, ring, min_bytes, epoch, MAX(slot->group, 1u), &v) < 0)
+			leak_judge(ring, scale, rs->rule, &s->site->watch->lives, min_bytes, q.epoch, slot->group,
+				   q.needs_numbers, &v);
+		else if (judge_process(e, s->p, rs, ring, min_bytes, &q, MAX(slot->group, 1u), &v) < 0)
 			e->no_memory++;
 		if (v.is_growing)
 			slot->group = v.group;
 		slot->streak = v.is_growing ? slot->streak + 1 : 0;
 		slot->calm = v.is_growing ? 0 : slot->calm + 1;
 	}
+	if (!v.is_growing && !q.needs_numbers)
+		return;
 	/* It takes as many epochs to believe that it has stopped as it took to believe in it. */
 	f.is_above = slot->streak >= for_epochs;
 	f.is_below = slot->calm >= for_epochs || (!v.is_growing && v.is_flat);
 	f.is_over = !v.is_growing && v.is_flat;
-	began = measure_growth(ring, scale, &v, rs->leak_epoch, &f);
+	began = measure_growth(ring, scale, &v, due->epoch, &f);
 	if (was_firing) {
-		f.value = leaked_since(slot->incident, ring, scale, &v, rs->leak_epoch);
+		f.value = leaked_since(slot->incident, ring, scale, &v, due->epoch);
 		f.age_ns = sat_diff(now, slot->incident->leak_began_ns);
 	}
 	f.leaked_bytes = f.value;
@@ -412,7 +318,8 @@ void leak_exit(struct engine *e, struct process *p, const struct occasion *o)
 			continue;
 		dev = device_of(p, NULL, e->scales[rs->scale].classes);
 		f.limit = min_growth(rs->rule, dev);
-		if (judge_process(e, p, rs, w->rings[rs->scale], f.limit, rs->leak_epoch, MAX(slot->group, 1u), &v) < 0)
+		if (judge_process(e, p, rs, w->rings[rs->scale], f.limit, &(struct question){ .epoch = rs->leak_epoch },
+				  MAX(slot->group, 1u), &v) < 0)
 			e->no_memory++;
 		if (!v.is_growing)
 			continue;
@@ -449,7 +356,8 @@ static struct slot *site_slot(struct engine *e, struct site *site, struct rule_s
 	return &slots[w->slots_len - 1];
 }
 
-static void tick_sites(struct engine *e, struct process *p, struct rule_state *rs, const struct occasion *o)
+static void tick_sites(struct engine *e, struct process *p, struct rule_state *rs, const struct question *due,
+		       const struct occasion *o)
 {
 	struct subject s = { .p = p };
 	size_t iter = 0;
@@ -461,12 +369,12 @@ static void tick_sites(struct engine *e, struct process *p, struct rule_state *r
 
 		if (!ring)
 			continue;
-		may_grow = rs->is_leak_due && ring->window > 0 && ring->window >= rs->rule->min_growth_bytes;
+		may_grow = due->passed > 0 && ring->window > 0 && ring->window >= rs->rule->min_growth_bytes;
 		slot = site_slot(e, s.site, rs, may_grow);
 		if (!slot)
 			continue;
-		if (rs->is_leak_due)
-			judge(e, &s, slot, ring, o);
+		if (due->passed > 0)
+			judge(e, &s, slot, ring, due, o);
 		else
 			stand_by(e, &s, slot, o);
 	}
@@ -498,31 +406,50 @@ static void forget_streaks(struct process *p, struct slot *slot)
 	}
 }
 
-void leak_tick(struct engine *e, struct process *p, const struct occasion *o)
+/* Epochs of the rule have ended, or between two of them. */
+static void tick_rule(struct engine *e, struct process *p, struct slot *slot, const struct question *due,
+		      const struct occasion *o)
 {
 	const struct subject s = { .p = p };
 	struct process_watch *w = p->watch;
+	struct rule_state *rs = slot->rs;
 
-	if (w->has_suspects)
+	if (is_paused(e, p, rs, o->time_ns)) {
+		if (due->passed > 0)
+			forget_streaks(p, slot);
+		return;
+	}
+	if (due->passed > 0)
+		leak_prefetch(e, p, rs->scale, due->epoch);
+	if (rs->rule->scope == SCOPE_STACK)
+		tick_sites(e, p, rs, due, o);
+	else if (due->passed > 0 && (slot->incident || slot->streak || w->rings[rs->scale]->window > 0 ||
+				     w->untold[rs->scale]))
+		judge(e, &s, slot, w->rings[rs->scale], due, o);
+	else
+		stand_by(e, &s, slot, o);
+}
+
+void leak_tick(struct engine *e, struct process *p, uint32_t delay, const struct occasion *o)
+{
+	struct process_watch *w = p->watch;
+	uint64_t now_ns = delayed(e->leak_clock.now_ns, delay);
+	bool may_due = may_be_due(e, p, delay);
+
+	if (w->has_suspects && (may_due || w->incidents > 0))
 		leak_settle_suspects(e, p, o->time_ns);
-	for (size_t i = 0; i < w->slots_len; i++) {
+	for (size_t i = 0; i < w->slots_len && (may_due || w->incidents > 0); i++) {
 		struct slot *slot = &w->slots[i];
 		struct rule_state *rs = slot->rs;
+		struct question due = { 0 };
 
-		if (rs->scale < 0 || slot->is_waiting || !w->rings[rs->scale] ||
-		    !(rs->is_leak_due || w->incidents > 0))
+		if (rs->scale < 0 || slot->is_waiting || !w->rings[rs->scale])
 			continue;
-		if (is_paused(e, p, rs, o->time_ns)) {
-			if (rs->is_leak_due)
-				forget_streaks(p, slot);
-			continue;
-		}
-		if (rs->rule->scope == SCOPE_STACK)
-			tick_sites(e, p, rs, o);
-		else if (rs->is_leak_due && (slot->incident || slot->streak || w->rings[rs->scale]->window > 0 ||
-					     w->untold[rs->scale]))
-			judge(e, &s, slot, w->rings[rs->scale], o);
-		else
-			stand_by(e, &s, slot, o);
+		if (may_due)
+			due.passed = epochs_passed(e, p, rs, now_ns, &due.epoch);
+		/* Without an incident there is nothing to do between two epochs. */
+		if (due.passed > 0 || rs->incidents)
+			tick_rule(e, p, slot, &due, o);
 	}
+	w->leak_ns = MAX(w->leak_ns, now_ns);
 }

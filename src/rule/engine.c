@@ -49,6 +49,7 @@ void engine_free(struct engine *e)
 	ruleset_free(e->rules);
 	restored_done(e);
 	leak_bounds_done(e);
+	leak_young_done(&e->leak_young);
 	free(e);
 }
 
@@ -83,8 +84,9 @@ void engine_end_process(struct engine *e, struct process *p, const struct occasi
 		p->watch->is_identified = true;
 		(void)fit_process(e, p, &end);
 	}
-	condition_exit(e, p, &end);
+	/* First, since it may silence what exit rules would say. */
 	leak_exit(e, p, &end);
+	condition_exit(e, p, &end);
 	watch_vanish(e, p, &end);
 	restored_end(e, p->pid, p->start_ns, &end);
 	if (p->is_rebuilding)
@@ -223,7 +225,7 @@ int engine_event(struct engine *e, const struct event *ev, uint64_t now_ns, uint
 	}
 }
 
-static void tick_process(struct engine *e, struct process *p, bool is_leak_due, bool is_group_dirty,
+static void tick_process(struct engine *e, struct process *p, uint32_t leak_delay, bool is_group_dirty,
 			 const struct occasion *o)
 {
 	struct process_watch *w = p->watch;
@@ -239,11 +241,43 @@ static void tick_process(struct engine *e, struct process *p, bool is_leak_due, 
 		condition_tick_driver(e, p, o);
 		is_group_dirty = true;
 	}
-	if (is_leak_due || w->incidents > 0)
-		leak_tick(e, p, o);
+	leak_tick(e, p, leak_delay, o);
 	if (is_group_dirty)
 		bound_arm(e, p, o);
 	w->is_dirty = false;
+}
+
+/* A tick waits for memory more than it computes: what it will look at of the next processes is asked for meanwhile. */
+static void tick_prefetch(const struct processes *ps, size_t i)
+{
+	if (i + 9 < ps->len) {
+		const struct process *p = ps->list[i + 9];
+
+		__builtin_prefetch(&p->live);
+		__builtin_prefetch(&p->condition);
+		__builtin_prefetch(&p->watch);
+	}
+	if (i + 6 < ps->len) {
+		const struct process_watch *w = ps->list[i + 6]->watch;
+
+		__builtin_prefetch(w, 1);
+		__builtin_prefetch(&w->leak_ns, 1);
+		__builtin_prefetch(&w->armed_high, 1);
+	}
+	if (i + 1 < ps->len) {
+		const struct process_watch *w = ps->list[i + 1]->watch;
+
+		for (size_t k = 0; k < w->slots_len; k++)
+			__builtin_prefetch(w->slots[k].rate);
+	}
+	if (i + 3 < ps->len) {
+		const struct process_watch *w = ps->list[i + 3]->watch;
+
+		for (size_t k = 0; k < w->slots_len; k += 4)
+			__builtin_prefetch(&w->slots[k]);
+		for (size_t k = 0; k < w->members_len; k += 4)
+			__builtin_prefetch(&w->members[k]);
+	}
 }
 
 static bool tick_groups(struct engine *e, const struct occasion *o)
@@ -265,17 +299,21 @@ static bool tick_groups(struct engine *e, const struct occasion *o)
 void engine_tick(struct engine *e, uint64_t now_ns, uint64_t real_usec)
 {
 	struct occasion o;
-	bool is_leak_due, is_group_dirty;
+	uint32_t leak_delay = 0;
+	bool is_group_dirty;
 
 	engine_tell_at(e, now_ns, real_usec, .type = INPUT_TICK);
 	watch_clock(e, now_ns, real_usec);
 	o = engine_occasion(e, NULL, now_ns, real_usec);
 	if (e->is_summed_badly)
 		group_sum(e);
-	is_leak_due = leak_mark_due(e, now_ns);
+	leak_tick_begin(e, now_ns);
 	is_group_dirty = tick_groups(e, &o);
-	for (size_t i = 0; i < e->processes.len; i++)
-		tick_process(e, e->processes.list[i], is_leak_due, is_group_dirty, &o);
+	for (size_t i = 0; i < e->processes.len; i++) {
+		tick_prefetch(&e->processes, i);
+		tick_process(e, e->processes.list[i], leak_delay, is_group_dirty, &o);
+		leak_delay = leak_delay + 1 < e->leak_clock.delays ? leak_delay + 1 : 0;
+	}
 	for (size_t i = 0; i < e->states_len; i++)
 		incident_summarize(e, e->states[i], &o);
 	if (e->restored_len)

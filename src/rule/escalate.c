@@ -15,12 +15,19 @@ uint64_t finding_full_in_sec(const struct finding *f, const struct device *dev)
 	return sec < 1e18 ? (uint64_t)sec : ABSENT_U64;
 }
 
-static bool is_full_soon(const struct incident *inc, const struct finding *f, uint64_t full_in_ns)
+bool rule_fills_device(const struct rule *r)
+{
+	return (r->classes & ~(CLASS_DEVICE_MASK | 1u << CLASS_FRAMEWORK)) == 0;
+}
+
+static bool is_full_soon(const struct incident *inc, const struct finding *f, uint64_t full_in_ns,
+			 const struct occasion *o)
 {
 	const struct subject *s = &inc->subject;
 	uint64_t sec;
 
-	if (full_in_ns == 0 || !s->p)
+	/* What a process held is free again when it has ended. */
+	if (full_in_ns == 0 || !s->p || o->is_end || !rule_fills_device(inc->rs->rule))
 		return false;
 	sec = finding_full_in_sec(f, report_device(s->p, s->site, inc->rs->rule, f, NULL));
 	return sec != ABSENT_U64 && sec < full_in_ns / NSEC_PER_SEC;
@@ -47,7 +54,7 @@ bool incident_rise(const struct engine *e, struct incident *inc, const struct fi
 
 	if (!x->is_set || x->severity <= incident_severity(inc))
 		return false;
-	if (!is_full_soon(inc, f, x->full_in_ns) && !is_far_above(e, f, &x->above) &&
+	if (!is_full_soon(inc, f, x->full_in_ns, o) && !is_far_above(e, f, &x->above) &&
 	    !(x->after_ns > 0 && sat_diff(o->time_ns, inc->fired_ns) >= x->after_ns))
 		return false;
 	inc->severity = x->severity;

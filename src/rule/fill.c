@@ -88,7 +88,7 @@ static void fill_site(struct engine *e, struct report *r, const struct process *
 	fill_stack(r, p, site->stack, site->is_resolved || site->key != 0, site->stack_reason, site, classes);
 }
 
-static void fill_leak(struct report *r, const struct finding *f, const struct device *dev)
+static void fill_leak(struct report *r, const struct rule *rule, const struct finding *f, const struct device *dev)
 {
 	r->growth_bytes_per_hour = f->growth_per_hour;
 	r->leaked_bytes = f->leaked_bytes;
@@ -96,7 +96,9 @@ static void fill_leak(struct report *r, const struct finding *f, const struct de
 	r->doubts = f->doubts;
 	if (f->age_ns != ABSENT_U64)
 		r->age_sec = f->age_ns / NSEC_PER_SEC;
-	r->full_in_sec = finding_full_in_sec(f, dev);
+	/* What has stopped fills nothing, and a process that ends gives all of it back. */
+	if (r->state != STATE_RESOLVED && !r->process_ended && rule_fills_device(rule))
+		r->full_in_sec = finding_full_in_sec(f, dev);
 }
 
 const struct device *report_device(const struct process *p, const struct site *site, const struct rule *rule,
@@ -172,7 +174,7 @@ static int fill_process(struct engine *e, struct report *r, const struct rule_st
 		fill_site(e, r, p, site, rs->rule->classes);
 	}
 	if (rs->rule->kind == RULE_LEAK)
-		fill_leak(r, f, dev);
+		fill_leak(r, rs->rule, f, dev);
 	return fill_device(r, dev);
 }
 
@@ -217,6 +219,7 @@ struct report *fill_report(struct engine *e, const struct rule_state *rs, const 
 	r->severity = inc ? incident_severity(inc) : rule->severity;
 	r->real_usec = o->real_usec;
 	r->scope = rule->scope;
+	r->classes = rule->classes;
 	if (f) {
 		r->value = f->value;
 		r->limit = f->limit;

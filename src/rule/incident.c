@@ -198,7 +198,7 @@ struct incident *incident_continue(struct engine *e, const struct subject *s, st
 	inc->said_severity = (enum severity)saved->severity;
 	/* What it was raised to stays, but not what the rule itself said once. */
 	if (inc->rs->rule->escalate.is_set)
-		inc->severity = inc->said_severity;
+		inc->severity = MIN(inc->said_severity, inc->rs->rule->escalate.severity);
 	(void)incident_rise(e, inc, f, o);
 	if (!is_silenced(e, inc))
 		incident_say(e, inc, STATE_REPEAT, f, o);
@@ -219,13 +219,41 @@ static bool is_repeat_due(const struct incident *inc, uint64_t now_ns)
 	return r->repeat_ns > 0 && has_passed(inc->said_ns, now_ns, r->repeat_ns);
 }
 
+/*
+ * For how long a finding may still be of what has ended. A leak is believed in until the coarsest epochs that are judged,
+ * of which the newest does not count, hold nothing new, and then for for_epochs more.
+ */
+static uint64_t confirm_ns(const struct engine *e, const struct rule_state *rs)
+{
+	const struct leak_scale *scale = rs->scale >= 0 ? &e->scales[rs->scale] : NULL;
+
+	return scale ? scale->epoch_ns * (2 * MAX(scale->max_group, 1u) + MAX(rs->rule->for_epochs, 1u)) : 0;
+}
+
+/* What silenced it has ended, perhaps for a reason that will end this one too: then there is nothing to say of it. */
+static bool is_left_alone(struct engine *e, struct incident *inc, const struct occasion *o)
+{
+	if (is_silenced(e, inc)) {
+		inc->is_alone = false;
+		return false;
+	}
+	if (!inc->is_alone)
+		inc->alone_ns = o->time_ns;
+	inc->is_alone = true;
+	return has_passed(inc->alone_ns, o->time_ns, confirm_ns(e, inc->rs));
+}
+
 /* One that was held back: may it be said by now? */
 static void incident_try(struct engine *e, struct incident *inc, const struct finding *f, const struct occasion *o)
 {
 	struct rule_state *rs = inc->rs;
 
-	if (inc->is_inhibited ? is_silenced(e, inc) : rs->firing >= rs->rule->max_incidents)
+	if (inc->is_inhibited ? !is_left_alone(e, inc, o) : rs->firing >= rs->rule->max_incidents)
 		return;
+	/* Between the two limits it fires on, but to say that it is over the limit would be wrong. */
+	if (!f->is_above)
+		return;
+	inc->is_alone = false;
 	(*count_of(inc))--;
 	incident_place(e, inc, f, o);
 }
@@ -242,7 +270,7 @@ static void incident_repeat(struct engine *e, struct incident *inc, const struct
 		return;
 	}
 	is_due = !o->ev && is_repeat_due(inc, o->time_ns);
-	if (!is_due && !is_risen(inc))
+	if ((!is_due && !is_risen(inc)) || (!inc->is_said && !f->is_above))
 		return;
 	if (!is_silenced(e, inc)) {
 		incident_say(e, inc, inc->is_said ? STATE_REPEAT : STATE_FIRING, f, o);

@@ -66,12 +66,13 @@ struct incident {
 	bool is_said; /* a record of it was written */
 	bool is_over_max; /* beyond max_incidents: in the summary only */
 	bool is_inhibited; /* fires, was never said, and an inhibitor is why */
+	bool is_alone;	   /* ... that has ended, at alone_ns */
 	enum severity severity; /* what it was raised to; the rule's own counts where that is higher */
 	enum severity said_severity; /* of its last record */
 	uint8_t id[16];
 	uint32_t seq;
 	uint64_t since_ns; /* of the state */
-	uint64_t fired_ns, said_ns;
+	uint64_t fired_ns, said_ns, alone_ns;
 	uint64_t peak_value;
 	struct finding last; /* device is NULL here */
 	uint64_t leak_older, leak_began_ns; /* see condition_leak */
@@ -104,6 +105,8 @@ void restored_done(struct engine *e);
 
 /* Does the incident of an earlier daemon, of which nobody has heard an end, silence others about this subject? */
 bool restored_inhibits(const struct engine *e, const struct rule_state *by, const struct subject *s);
+/* escalate.c: does all of what grows take room on the device? Only then it is full some day. */
+bool rule_fills_device(const struct rule *r);
 /* Its severity in records: never less than that of its rule. */
 enum severity incident_severity(const struct incident *inc);
 

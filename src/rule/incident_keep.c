@@ -149,8 +149,18 @@ static bool is_about(const struct restored *r, const struct subject *s)
 	return s->g && r->s.pid == 0 && r->s.scope == s->g->scope && r->s.key && strcmp(r->s.key, s->g->key) == 0;
 }
 
-/* As is_about(), but a rule may speak of a site, of the process or of a group that it is a member of. */
-static bool is_about_any(const struct restored *r, const struct subject *s)
+static bool has_slot(const struct group *g, const struct rule_state *rs)
+{
+	for (size_t i = 0; i < g->slots_len; i++) {
+		if (g->slots[i].rs == rs)
+			return true;
+	}
+	return false;
+}
+
+/* As is_about(), but a rule may speak of a site, of the process or of a group that it is a member of. Rules with a match
+ * have groups of their own. */
+static bool is_about_any(const struct restored *r, const struct rule_state *by, const struct subject *s)
 {
 	if (!s->p)
 		return is_about(r, s);
@@ -159,7 +169,8 @@ static bool is_about_any(const struct restored *r, const struct subject *s)
 	for (size_t i = 0; i < s->p->watch->members_len; i++) {
 		const struct membership *m = &s->p->watch->members[i];
 
-		if (membership_holds(s->p, m) && m->g->scope == r->s.scope && r->s.key && strcmp(m->g->key, r->s.key) == 0)
+		if (membership_holds(s->p, m) && m->g->scope == r->s.scope && r->s.key &&
+		    strcmp(m->g->key, r->s.key) == 0 && has_slot(m->g, by))
 			return true;
 	}
 	return false;
@@ -168,7 +179,7 @@ static bool is_about_any(const struct restored *r, const struct subject *s)
 bool restored_inhibits(const struct engine *e, const struct rule_state *by, const struct subject *s)
 {
 	for (size_t i = 0; i < e->restored_len; i++) {
-		if (is_about_any(e->restored[i], s) && restored_rule(e, e->restored[i]) == by)
+		if (is_about_any(e->restored[i], by, s) && restored_rule(e, e->restored[i]) == by)
 			return true;
 	}
 	return false;
@@ -258,7 +269,8 @@ static enum severity restored_severity(const struct rule_state *rs, const struct
 
 	if (!rs)
 		return said;
-	return rs->rule->escalate.is_set ? MAX(said, rs->rule->severity) : rs->rule->severity;
+	return rs->rule->escalate.is_set ? MAX(MIN(said, rs->rule->escalate.severity), rs->rule->severity) :
+					   rs->rule->severity;
 }
 
 /* Whoever was woken must hear that it is over, though little is known of the subject. */

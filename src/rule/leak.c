@@ -16,6 +16,9 @@
 #define TREND_PARTS_MAX 24u
 /* More freed late, as a share of what is kept, and what is kept may live long and no more. */
 #define LATE_MAX 0.5
+/* Counters of a cache line; as far back the memory is asked for ahead. */
+#define LEAK_LINE 8
+#define LEAK_PREFETCH 32
 
 void leak_scale_init(struct leak_scale *s, const struct rule *r)
 {
@@ -39,6 +42,7 @@ struct leak_ring *leak_ring_new(const struct leak_scale *s, uint64_t now_ns, uin
 	for (uint32_t i = 0; i < s->slots; i++)
 		ring->slot[s->slots + i] = bytes;
 	ring->newest = now_ns / s->epoch_ns;
+	ring->at = (uint32_t)(ring->newest % s->slots);
 	ring->older = bytes;
 	ring->origin_ns = bytes ? now_ns : 0;
 	return ring;
@@ -50,14 +54,22 @@ void leak_ring_clear(struct leak_ring *ring, const struct leak_scale *s)
 	ring->origin_ns = ring->older = ring->window = 0;
 }
 
-static uint64_t *leak_history(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
+/* Slot of the epoch that is so many before the newest; fewer than slots. */
+static uint32_t slot_of(const struct leak_ring *ring, const struct leak_scale *s, uint64_t back)
 {
-	return &ring->slot[s->slots + epoch % s->slots];
+	uint32_t by = (uint32_t)back;
+
+	return ring->at >= by ? ring->at - by : ring->at + s->slots - by;
 }
 
-static uint64_t history_of(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
+static uint32_t slot_after(const struct leak_scale *s, uint32_t slot)
 {
-	return ring->slot[s->slots + epoch % s->slots];
+	return slot + 1 < s->slots ? slot + 1 : 0;
+}
+
+static uint64_t history_of(const struct leak_ring *ring, const struct leak_scale *s, uint64_t back)
+{
+	return ring->slot[s->slots + slot_of(ring, s, back)];
 }
 
 void leak_ring_set_remade(struct leak_ring *ring, bool is_remade)
@@ -65,12 +77,14 @@ void leak_ring_set_remade(struct leak_ring *ring, bool is_remade)
 	ring->is_remade = is_remade;
 }
 
-/* What has been added in an epoch and is still there; ring->newest - epoch is less than slots. */
-static uint64_t leak_born(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
+/* What has been added in an epoch, so many before the newest, and is still there. */
+static uint64_t leak_born(const struct leak_ring *ring, const struct leak_scale *s, uint64_t back)
 {
+	uint32_t slot = slot_of(ring, s, back);
+
 	if (!ring->is_remade)
-		return ring->slot[epoch % s->slots];
-	return epoch < ring->newest ? sat_diff(history_of(ring, s, epoch + 1), history_of(ring, s, epoch)) : 0;
+		return ring->slot[slot];
+	return back > 0 ? sat_diff(ring->slot[s->slots + slot_after(s, slot)], ring->slot[s->slots + slot]) : 0;
 }
 
 uint64_t leak_late_age(const struct leak_scale *s, uint32_t group)
@@ -132,39 +146,41 @@ void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint6
 		memset(ring->slot, 0, s->slots * sizeof(ring->slot[0]));
 		ring->window = 0;
 		for (uint32_t i = 0; i < s->slots; i++)
-			*leak_history(ring, s, i) = ring->older;
+			ring->slot[s->slots + i] = ring->older;
 		ring->newest = epoch;
+		ring->at = (uint32_t)(epoch % s->slots);
 		return;
 	}
 	while (ring->newest < epoch) {
-		uint64_t young = ring->slot[ring->newest % s->slots];
-		uint64_t *slot = &ring->slot[++ring->newest % s->slots], *history;
+		uint64_t young = ring->slot[ring->at], *slot, *history;
 
+		ring->newest++;
+		ring->at = slot_after(s, ring->at);
+		slot = &ring->slot[ring->at];
 		(void)sat_sub(&ring->window, *slot);
 		(void)sat_add(&ring->older, *slot);
 		*slot = 0;
-		history = leak_history(ring, s, ring->newest);
+		history = &ring->slot[s->slots + ring->at];
 		*history = ring->older;
 		(void)sat_add(history, ring->is_remade ? ring->window : sat_diff(ring->window, young));
 	}
 }
 
 /* Slot of a birth, NULL when it is too old to be told apart. */
-static uint64_t *leak_slot(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns)
+static uint64_t *leak_slot(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t epoch)
 {
-	uint64_t epoch = birth_ns / s->epoch_ns;
-
 	if (birth_ns < ring->origin_ns || ring->newest - epoch >= s->slots)
 		return NULL;
-	return &ring->slot[epoch % s->slots];
+	return &ring->slot[slot_of(ring, s, ring->newest - epoch)];
 }
 
-void leak_ring_add(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t bytes)
+void leak_ring_add_in(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t epoch,
+		      uint64_t bytes)
 {
 	uint64_t *slot;
 
-	leak_ring_advance(ring, s, birth_ns / s->epoch_ns);
-	slot = leak_slot(ring, s, birth_ns);
+	leak_ring_advance(ring, s, epoch);
+	slot = leak_slot(ring, s, birth_ns, epoch);
 	if (!slot) {
 		(void)sat_add(&ring->older, bytes);
 		return;
@@ -173,12 +189,18 @@ void leak_ring_add(struct leak_ring *ring, const struct leak_scale *s, uint64_t 
 	*slot += sat_add(&ring->window, bytes);
 }
 
-void leak_ring_sub(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t bytes)
+void leak_ring_add(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t bytes)
+{
+	leak_ring_add_in(ring, s, birth_ns, birth_ns / s->epoch_ns, bytes);
+}
+
+void leak_ring_sub_in(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t epoch,
+		      uint64_t bytes)
 {
 	uint64_t *slot;
 
-	leak_ring_advance(ring, s, birth_ns / s->epoch_ns);
-	slot = leak_slot(ring, s, birth_ns);
+	leak_ring_advance(ring, s, epoch);
+	slot = leak_slot(ring, s, birth_ns, epoch);
 	if (slot) {
 		uint64_t taken = sat_sub(slot, bytes);
 
@@ -187,19 +209,26 @@ void leak_ring_sub(struct leak_ring *ring, const struct leak_scale *s, uint64_t 
 	}
 	bytes -= sat_sub(&ring->older, bytes);
 	/* Not what was added at that time, then: but so much less is there, and the oldest says least of growth. */
-	for (uint64_t i = 1; bytes > 0 && ring->window > 0 && i <= s->slots; i++) {
-		uint64_t taken = sat_sub(&ring->slot[(ring->newest + i) % s->slots], bytes);
+	for (uint32_t i = 1, oldest = ring->at; bytes > 0 && ring->window > 0 && i <= s->slots; i++) {
+		uint64_t taken;
 
+		oldest = slot_after(s, oldest);
+		taken = sat_sub(&ring->slot[oldest], bytes);
 		(void)sat_sub(&ring->window, taken);
 		bytes -= taken;
 	}
+}
+
+void leak_ring_sub(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t bytes)
+{
+	leak_ring_sub_in(ring, s, birth_ns, birth_ns / s->epoch_ns, bytes);
 }
 
 void leak_ring_add_older(struct leak_ring *ring, const struct leak_scale *s, uint64_t bytes)
 {
 	(void)sat_add(&ring->older, bytes);
 	for (uint32_t i = 0; i < s->slots; i++)
-		(void)sat_add(leak_history(ring, s, i), bytes);
+		(void)sat_add(&ring->slot[s->slots + i], bytes);
 }
 
 void leak_ring_align(struct leak_ring *a, struct leak_ring *b, const struct leak_scale *s)
@@ -213,7 +242,7 @@ void leak_ring_merge(struct leak_ring *ring, struct leak_ring *from, const struc
 	leak_ring_align(ring, from, s);
 	for (uint32_t i = 0; i < s->slots; i++) {
 		ring->slot[i] += sat_add(&ring->window, from->slot[i]);
-		(void)sat_add(leak_history(ring, s, i), *leak_history(from, s, i));
+		(void)sat_add(&ring->slot[s->slots + i], from->slot[s->slots + i]);
 	}
 	(void)sat_add(&ring->older, from->older);
 	ring->is_remade = ring->is_remade && from->is_remade;
@@ -221,14 +250,33 @@ void leak_ring_merge(struct leak_ring *ring, struct leak_ring *from, const struc
 	ring->origin_ns = MIN(ring->origin_ns, from->origin_ns);
 }
 
-void leak_ring_sum(struct leak_ring *sum, struct leak_ring *from, const struct leak_scale *s)
+void leak_ring_prefetch(const struct leak_ring *ring, const struct leak_scale *s, uint32_t slot)
 {
-	sum->is_remade = false;
-	for (uint64_t back = 0; back < s->slots && back <= sum->newest; back++) {
-		uint64_t epoch = sum->newest - back;
+	uint32_t older = slot >= s->epochs ? slot - s->epochs : slot + s->slots - s->epochs;
 
-		sum->slot[epoch % s->slots] += sat_add(&sum->window, leak_born(from, s, epoch));
-		(void)sat_add(leak_history(sum, s, epoch), history_of(from, s, epoch));
+	__builtin_prefetch(ring, 1);
+	for (uint32_t back = 0; back <= LEAK_PREFETCH; back += LEAK_LINE)
+		__builtin_prefetch(&ring->slot[slot >= back ? slot - back : slot + s->slots - back]);
+	__builtin_prefetch(&ring->slot[s->slots + slot], 1);
+	__builtin_prefetch(&ring->slot[s->slots + older]);
+}
+
+void leak_ring_prefetch_slot(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
+{
+	if (ring->newest - epoch < s->slots)
+		__builtin_prefetch(&ring->slot[slot_of(ring, s, ring->newest - epoch)], 1);
+}
+
+void leak_ring_sum(struct leak_ring *sum, const struct leak_ring *from, const struct leak_scale *s)
+{
+	const uint64_t ahead = from->newest - sum->newest;
+
+	sum->is_remade = false;
+	for (uint64_t back = 0; back + ahead < s->slots && back <= sum->newest; back++) {
+		uint32_t slot = slot_of(sum, s, back);
+
+		sum->slot[slot] += sat_add(&sum->window, leak_born(from, s, back + ahead));
+		(void)sat_add(&sum->slot[s->slots + slot], history_of(from, s, back + ahead));
 	}
 	sum->origin_ns = MIN(sum->origin_ns, from->origin_ns);
 }
@@ -238,12 +286,25 @@ static uint64_t leak_part(const struct leak_ring *ring, const struct leak_scale 
 			  uint32_t part)
 {
 	uint64_t last = (uint64_t)group * (part + 1) + 1, sum = 0;
+	uint64_t ago = ring->newest - epoch + last;
 
+	/* Almost always all of them are there, one beside the other. */
+	if (!ring->is_remade && ring->newest >= epoch && last + group <= epoch && ago + group <= s->slots) {
+		uint32_t slot = slot_of(ring, s, ago);
+
+		if (slot + 1 >= group) {
+			for (uint32_t i = 0; i < group; i++)
+				sum += ring->slot[slot - i];
+			return sum;
+		}
+	}
 	for (uint64_t back = last; back < last + group; back++) {
+		uint64_t from_newest = ring->newest - (epoch - back);
+
 		/* back epochs before the current one, which is not yet over. */
-		if (back > epoch || ring->newest - (epoch - back) >= s->slots)
+		if (back > epoch || from_newest >= s->slots)
 			break;
-		sum += leak_born(ring, s, epoch - back);
+		sum += leak_born(ring, s, from_newest);
 	}
 	return sum;
 }
@@ -260,26 +321,45 @@ bool leak_is_refuted(const struct leak_ring *ring, const struct leak_scale *s, u
 	return late > LATE_MAX * kept;
 }
 
+static uint64_t rings_part(const struct leak_rings *rings, const struct leak_scale *s, uint64_t epoch, uint32_t group,
+			   uint32_t part)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < rings->len; i++)
+		(void)sat_add(&sum, leak_part(rings->list[i], s, epoch, group, part));
+	return sum;
+}
+
 /* The lowest that the history fell in a group of epochs, of which last is the newest. */
-static uint64_t leak_trough(const struct leak_ring *ring, const struct leak_scale *s, uint64_t last, uint32_t group)
+static uint64_t leak_trough(const struct leak_rings *rings, const struct leak_scale *s, uint64_t last, uint32_t group)
 {
 	uint64_t low = UINT64_MAX;
 
 	for (uint64_t back = 0; back < group && back <= last; back++) {
-		if (ring->newest - (last - back) < s->slots)
-			low = MIN(low, history_of(ring, s, last - back));
+		uint64_t sum = 0;
+
+		if (rings->newest - (last - back) >= s->slots)
+			continue;
+		for (size_t i = 0; i < rings->len; i++) {
+			uint64_t from_newest = rings->list[i]->newest - (last - back);
+
+			if (from_newest < s->slots)
+				(void)sat_add(&sum, history_of(rings->list[i], s, from_newest));
+		}
+		low = MIN(low, sum);
 	}
 	/* So long ago that it is not known: nothing. */
 	return low == UINT64_MAX ? 0 : low;
 }
 
 /* By how much the troughs have risen while the judged epochs went by. */
-static uint64_t leak_rise(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group)
+static double leak_rise(const struct leak_rings *rings, const struct leak_scale *s, uint64_t epoch, uint32_t group)
 {
 	uint64_t window = (uint64_t)group * s->epochs;
 
-	return sat_diff(leak_trough(ring, s, epoch, group),
-			epoch >= window ? leak_trough(ring, s, epoch - window, group) : 0);
+	return (double)sat_diff(leak_trough(rings, s, epoch, group),
+				epoch >= window ? leak_trough(rings, s, epoch - window, group) : 0);
 }
 
 static double ratio(double a, double b)
@@ -354,78 +434,124 @@ static void leak_look_back(const struct leak_ring *ring, const struct leak_scale
 	e->run_ns = s->epoch_ns * group * (run + 1);
 }
 
+static void shape_add(struct leak_shape *h, const struct leak_scale *s, uint64_t bytes)
+{
+	uint32_t half = s->epochs / 2, part = h->parts++;
+
+	(void)sat_add(&h->total, bytes);
+	h->max = MAX(h->max, bytes);
+	if (part < half)
+		(void)sat_add(&h->newer, bytes);
+	else if (part >= s->epochs - half)
+		(void)sat_add(&h->older, bytes);
+	if (bytes == 0)
+		return;
+	if (h->occupied++ == 0)
+		h->newest_occupied = part;
+}
+
+/* The newest that is left may lie so many epochs back, less one. */
+static uint32_t newest_max(const struct leak_scale *s)
+{
+	return s->epochs >= 16 ? s->epochs / 8 : 1;
+}
+
+static bool is_occupied(const struct leak_scale *s, const struct rule *r, uint32_t occupied)
+{
+	return occupied >= r->occupancy * s->epochs - 1e-9;
+}
+
+static bool is_even(const struct leak_shape *h, const struct leak_scale *s, const struct rule *r, uint64_t min_bytes)
+{
+	return h->total > 0 && h->total >= min_bytes && is_occupied(s, r, h->occupied) &&
+	       h->newest_occupied < newest_max(s) && (double)h->newer >= r->keep_ratio * (double)h->older &&
+	       h->max <= h->total - h->max;
+}
+
+bool leak_shape(const struct leak_rings *rings, const struct leak_scale *s, const struct rule *r, uint64_t epoch,
+		uint32_t group, struct leak_shape *ret)
+{
+	struct leak_shape h = { 0 };
+	bool is_hopeless = false;
+
+	while (h.parts < s->epochs && !is_hopeless) {
+		shape_add(&h, s, rings_part(rings, s, epoch, group, h.parts));
+		/* Whatever the epochs hold that have not been looked at. */
+		is_hopeless = (h.occupied == 0 && h.parts >= newest_max(s)) ||
+			      !is_occupied(s, r, h.occupied + s->epochs - h.parts);
+	}
+	*ret = h;
+	return !is_hopeless;
+}
+
+bool leak_shape_grows(const struct leak_shape *h, const struct leak_rings *rings, const struct leak_scale *s,
+		      const struct rule *r, uint64_t min_bytes, uint64_t epoch, uint32_t group)
+{
+	return is_even(h, s, r, min_bytes) && leak_rise(rings, s, epoch, group) >= r->keep_ratio * (double)h->total;
+}
+
 void leak_judge_level(const struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t min_bytes,
 		      uint64_t epoch, uint32_t group, const struct leak_frees *frees, struct leak_verdict *v)
 {
-	uint64_t total = 0, newer = 0, older = 0, max = 0;
-	uint32_t occupied = 0, half = s->epochs / 2, newest_occupied = UINT32_MAX;
-	double rise;
+	struct leak_ring *const list[] = { (struct leak_ring *)ring };
+	const struct leak_rings rings = { .list = list, .len = 1, .newest = ring->newest };
+	struct leak_shape h = { 0 };
+	double rise = 0;
 
-	for (uint32_t i = 0; i < s->epochs; i++) {
-		uint64_t bytes = leak_part(ring, s, epoch, group, i);
-
-		total += bytes;
-		if (bytes > max)
-			max = bytes;
-		if (i < half)
-			newer += bytes;
-		else if (i >= s->epochs - half)
-			older += bytes;
-		if (bytes > 0) {
-			occupied++;
-			if (newest_occupied == UINT32_MAX)
-				newest_occupied = i;
-		}
-	}
-	*v = (struct leak_verdict){ .group = group, .mature_bytes = total,
+	while (h.parts < s->epochs)
+		shape_add(&h, s, leak_part(ring, s, epoch, group, h.parts));
+	*v = (struct leak_verdict){ .group = group, .mature_bytes = h.total,
 				    .span_ns = s->epoch_ns * group * s->epochs };
-	v->is_flat = newest_occupied >= (s->epochs >= 8 ? s->epochs / 4 : 2);
-	rise = (double)leak_rise(ring, s, epoch, group);
-	v->is_growing = total > 0 && total >= min_bytes && occupied >= r->occupancy * s->epochs - 1e-9 &&
-			newest_occupied < (s->epochs >= 16 ? s->epochs / 8 : 1) &&
-			(double)newer >= r->keep_ratio * (double)older && max <= total - max &&
-			rise >= r->keep_ratio * (double)total;
+	v->is_flat = h.occupied == 0 || h.newest_occupied >= (s->epochs >= 8 ? s->epochs / 4 : 2);
+	if (is_even(&h, s, r, min_bytes)) {
+		rise = leak_rise(&rings, s, epoch, group);
+		v->is_growing = rise >= r->keep_ratio * (double)h.total;
+	}
 	if (!v->is_growing)
 		return;
 	v->evidence = (struct leak_evidence){
-		.occupancy = (double)occupied / s->epochs,
-		.steadiness = ratio((double)newer, (double)older),
-		.rise = ratio(rise, (double)total),
-		.biggest = ratio((double)max, (double)total),
-		.late = ring->is_remade ? 0 : ratio(frees->late, (double)total),
-		.freed = ring->is_remade ? 0 : ratio(frees->all, (double)total),
+		.occupancy = (double)h.occupied / s->epochs,
+		.steadiness = ratio((double)h.newer, (double)h.older),
+		.rise = ratio(rise, (double)h.total),
+		.biggest = ratio((double)h.max, (double)h.total),
+		.late = ring->is_remade ? 0 : ratio(frees->late, (double)h.total),
+		.freed = ring->is_remade ? 0 : ratio(frees->all, (double)h.total),
 	};
-	leak_look_back(ring, s, epoch, group, total, &v->evidence);
+	leak_look_back(ring, s, epoch, group, h.total, &v->evidence);
 }
 
 void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, struct leak_lives *lives,
-		uint64_t min_bytes, uint64_t epoch, uint32_t group, struct leak_verdict *ret)
+		uint64_t min_bytes, uint64_t epoch, uint32_t group, bool needs_numbers, struct leak_verdict *ret)
 {
 	const uint64_t now_ns = epoch * s->epoch_ns;
-	struct leak_verdict v;
+	const struct leak_rings rings = { .list = &ring, .len = 1, .newest = MAX(ring->newest, epoch) };
+	struct leak_verdict fallback, v;
+	struct leak_shape h;
 
 	leak_ring_advance(ring, s, epoch);
 	if (group < 1 || group > s->max_group)
 		group = 1;
-	if (ring->window == 0 || ring->window < min_bytes) {
-		*ret = (struct leak_verdict){ .is_flat = ring->window == 0, .group = group,
-					      .mature_bytes = ring->window,
-					      .span_ns = s->epoch_ns * group * s->epochs };
-		return;
-	}
-	for (uint32_t g = 1; g <= s->max_group; g *= 2) {
-		const struct leak_frees frees = {
-			.late = lives ? leak_lives_beyond(lives, now_ns, leak_late_age(s, g)) : 0,
-			.all = lives ? leak_lives_beyond(lives, now_ns, 0) : 0,
-		};
+	fallback = (struct leak_verdict){ .is_flat = ring->window == 0, .group = group, .mature_bytes = ring->window,
+					  .span_ns = s->epoch_ns * group * s->epochs };
+	for (uint32_t g = 1; ring->window > 0 && ring->window >= min_bytes && g <= s->max_group; g *= 2) {
+		struct leak_frees frees = { 0 };
+		bool grows = leak_shape(&rings, s, r, epoch, g, &h) &&
+			     leak_shape_grows(&h, &rings, s, r, min_bytes, epoch, g);
 
+		if (!grows && !(needs_numbers && g == group))
+			continue;
+		if (grows && lives)
+			frees = (struct leak_frees){ .late = leak_lives_beyond(lives, now_ns, leak_late_age(s, g)),
+						     .all = leak_lives_beyond(lives, now_ns, 0) };
 		leak_judge_level(ring, s, r, min_bytes, epoch, g, &frees, &v);
 		if (v.is_growing && !leak_is_refuted(ring, s, epoch, g, frees.late)) {
 			*ret = v;
 			return;
 		}
+		if (g == group)
+			fallback = v;
 	}
-	leak_judge_level(ring, s, r, min_bytes, epoch, group, &(struct leak_frees){ 0 }, ret);
+	*ret = fallback;
 	ret->is_growing = false;
 }
 
@@ -444,7 +570,7 @@ uint64_t leak_between(const struct leak_ring *ring, const struct leak_scale *s, 
 	uint64_t sum = 0, oldest = ring->newest >= s->slots ? ring->newest - s->slots + 1 : 0;
 
 	for (uint64_t epoch = MAX(first, oldest); epoch <= MIN(last, ring->newest); epoch++)
-		sum += leak_born(ring, s, epoch);
+		sum += leak_born(ring, s, ring->newest - epoch);
 	return sum;
 }
 

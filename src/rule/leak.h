@@ -38,6 +38,7 @@ struct leak_ring {
 	uint64_t origin_ns; /* born before: not told apart, in older */
 	uint64_t older;	 /* live bytes of no slot */
 	uint64_t window; /* sum of the slots */
+	uint32_t at;	 /* slot of the newest epoch */
 	/*
 	 * One block or a few that are made anew and larger each time: none is ever old, so it is how much there is at the
 	 * start of each epoch that counts.
@@ -74,15 +75,24 @@ struct leak_verdict {
 void leak_scale_init(struct leak_scale *s, const struct rule *r);
 /* bytes are live already. NULL when out of memory. */
 struct leak_ring *leak_ring_new(const struct leak_scale *s, uint64_t now_ns, uint64_t bytes);
+/* epoch is that of the birth: birth_ns / epoch_ns. */
+void leak_ring_add_in(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t epoch,
+		      uint64_t bytes);
+void leak_ring_sub_in(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t epoch,
+		      uint64_t bytes);
 void leak_ring_add(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t bytes);
 void leak_ring_sub(struct leak_ring *ring, const struct leak_scale *s, uint64_t birth_ns, uint64_t bytes);
 /* Forgets all bytes and knows the births of what is added from now on. */
 void leak_ring_clear(struct leak_ring *ring, const struct leak_scale *s);
 /* Makes epoch the newest, folding those that fall out of the window into older. */
 void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch);
-/* Adds to sum what from holds by epoch and as history, as births in either case; both advanced to the same epoch. sum is
- * for judging only. */
-void leak_ring_sum(struct leak_ring *sum, struct leak_ring *from, const struct leak_scale *s);
+/* Asks for the memory that a judgement at that epoch looks at first. */
+void leak_ring_prefetch(const struct leak_ring *ring, const struct leak_scale *s, uint32_t slot);
+/* ... and what an event of a block of that epoch changes. */
+void leak_ring_prefetch_slot(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch);
+/* Adds to sum what from holds by epoch and as history, as births in either case; from is as far as sum or further.
+ * sum is for judging only. */
+void leak_ring_sum(struct leak_ring *sum, const struct leak_ring *from, const struct leak_scale *s);
 /* Holds it one block or a few that may be made anew and larger each time? Not so in a new ring. */
 void leak_ring_set_remade(struct leak_ring *ring, bool is_remade);
 void leak_lives_add(struct leak_lives *l, uint64_t now_ns, uint64_t age_ns, uint64_t bytes);
@@ -99,12 +109,12 @@ void leak_ring_align(struct leak_ring *a, struct leak_ring *b, const struct leak
 /* Adds all of from to the ring: what is taken from it later may have been added to either. Aligns them. */
 void leak_ring_merge(struct leak_ring *ring, struct leak_ring *from, const struct leak_scale *s);
 /*
- * The verdict while epoch has just begun; min_bytes: growth below it is none; lives: of the site, NULL = not known. is_growing is of the finest level that grows; when none does, mature_bytes
- * and span_ns are of level group, which is the one the last growing verdict had (or 1), and so is is_flat.
+ * The verdict while epoch has just begun; min_bytes: growth below it is none; lives: of the site, NULL = not known.
+ * is_growing is of the finest level that grows; when none does, mature_bytes and span_ns are of level group, which is
+ * the one the last growing verdict had (or 1), and so is is_flat; without needs_numbers they are not told then.
  */
 void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, struct leak_lives *lives,
-		uint64_t min_bytes, uint64_t epoch, uint32_t group, struct leak_verdict *ret);
-/* Bytes of the judged epochs of that level: for finding the site that contributes most. */
+		uint64_t min_bytes, uint64_t epoch, uint32_t group, bool needs_numbers, struct leak_verdict *ret);
 /* Bytes freed, as far as they are remembered. */
 struct leak_frees {
 	double late, all;
@@ -112,6 +122,27 @@ struct leak_frees {
 /* One level of that, whatever late frees say; they are for the evidence. */
 void leak_judge_level(const struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t min_bytes,
 		      uint64_t epoch, uint32_t group, const struct leak_frees *frees, struct leak_verdict *ret);
+/* Several rings that are looked at as if they were one, their sum, without making it. */
+struct leak_rings {
+	struct leak_ring *const *list;
+	size_t len;
+	uint64_t newest; /* all were advanced to; some may be further */
+};
+
+/* The judged epochs of a level, from the newest on. */
+struct leak_shape {
+	uint64_t total, newer, older, max;
+	uint32_t parts, occupied, newest_occupied;
+};
+
+/* false: too few epochs are occupied, or nothing is new, so that it cannot grow; nor can any choice of these rings. The
+ * shape ends where that is known. */
+bool leak_shape(const struct leak_rings *rings, const struct leak_scale *s, const struct rule *r, uint64_t epoch,
+		uint32_t group, struct leak_shape *ret);
+/* is_growing of leak_judge_level(). */
+bool leak_shape_grows(const struct leak_shape *h, const struct leak_rings *rings, const struct leak_scale *s,
+		      const struct rule *r, uint64_t min_bytes, uint64_t epoch, uint32_t group);
+/* Bytes of the judged epochs of that level: for finding the site that contributes most. */
 uint64_t leak_mature(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group);
 /* Live bytes born in the epochs first to last, as far as the ring reaches. */
 uint64_t leak_between(const struct leak_ring *ring, const struct leak_scale *s, uint64_t first, uint64_t last);

@@ -26,7 +26,6 @@ struct leak_case {
 	uint64_t span_ns;	 /* of them */
 	uint64_t process_age_ns; /* since its first call */
 	uint64_t full_in_ns;	 /* until the device is full at this rate; UINT64_MAX = not known */
-	double device_share;	 /* of the growth in the device's capacity; negative = not known */
 	double top_share;	 /* of the site with most of it; negative = not known */
 	double bound_share;	 /* what the growing site holds, over where it has stopped before; 0 = it never has */
 	bool is_inexact;

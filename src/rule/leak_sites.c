@@ -4,6 +4,7 @@
  * cannot be told from a leak while it fills, but programs run again and again: what stopped at so many bytes in one run,
  * or one process, is expected to reach as many in the next.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -22,6 +23,8 @@ static uint64_t site_id(const struct site *s)
 /* It has stopped before at more than it holds now: it will be less than that again. */
 #define BOUND_SLACK 1.2
 
+#define PREFETCH_MAX 64
+
 static double late_frees(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
 {
 	const struct leak_scale *ls = &e->scales[scale];
@@ -29,19 +32,119 @@ static double late_frees(struct engine *e, struct site *s, int scale, uint64_t e
 	return leak_lives_beyond(&s->watch->lives, epoch * ls->epoch_ns, leak_late_age(ls, group));
 }
 
-bool leak_site_counts(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
+/* Has it anything young? */
+static bool is_young(struct engine *e, struct site *s, int scale, uint64_t epoch)
 {
 	struct leak_ring *ring = s->watch ? s->watch->rings[scale] : NULL;
-	double share;
 
 	if (!ring)
 		return false;
 	leak_ring_advance(ring, &e->scales[scale], epoch);
-	if (ring->window == 0 ||
-	    leak_is_refuted(ring, &e->scales[scale], epoch, group, late_frees(e, s, scale, epoch, group)))
+	return ring->window > 0;
+}
+
+static bool is_bounded(const struct engine *e, const struct site *s)
+{
+	double share = leak_bound_share(e, s);
+
+	return share > 0 && share < BOUND_SLACK;
+}
+
+static bool is_refuted(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
+{
+	return leak_is_refuted(s->watch->rings[scale], &e->scales[scale], epoch, group,
+			       late_frees(e, s, scale, epoch, group));
+}
+
+bool leak_site_counts(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
+{
+	return is_young(e, s, scale, epoch) && !is_refuted(e, s, scale, epoch, group) && !is_bounded(e, s);
+}
+
+/* The rings of many sites lie all over the memory: they are asked for together, not waited for one by one. */
+void leak_prefetch(const struct engine *e, const struct process *p, int scale, uint64_t epoch)
+{
+	const struct leak_scale *ls = &e->scales[scale];
+	const uint32_t slot = (uint32_t)(epoch % ls->slots);
+
+	for (size_t i = 0; i < MIN(p->sites_len, (size_t)PREFETCH_MAX); i++) {
+		const struct site_watch *w = p->sites[i]->watch;
+
+		if (!w || !w->rings[scale])
+			continue;
+		__builtin_prefetch(&w->lives);
+		__builtin_prefetch(&w->lives.since_ns);
+		leak_ring_prefetch(w->rings[scale], ls, slot);
+	}
+}
+
+static int young_reserve(struct leak_young *y, size_t len)
+{
+	size_t cap = MAX(len, y->cap * 2);
+	struct leak_ring **rings;
+	struct site **sites;
+
+	if (len <= y->cap)
+		return 0;
+	sites = realloc(y->sites, cap * sizeof(struct site *));
+	if (sites)
+		y->sites = sites;
+	rings = sites ? realloc(y->rings, cap * sizeof(struct leak_ring *)) : NULL;
+	if (!rings)
+		return -ENOMEM;
+	y->rings = rings;
+	y->cap = cap;
+	return 0;
+}
+
+int leak_find_young(struct engine *e, const struct process *p, int scale, uint64_t epoch)
+{
+	struct leak_young *y = &e->leak_young;
+	size_t iter = 0;
+	struct site *s;
+	int r;
+
+	y->len = 0;
+	while ((s = process_next_site(p, &iter))) {
+		if (!is_young(e, s, scale, epoch))
+			continue;
+		/* And what no call shows. */
+		r = young_reserve(y, y->len + 2);
+		if (r < 0)
+			return r;
+		y->sites[y->len++] = s;
+	}
+	return young_reserve(y, y->len + 1);
+}
+
+bool leak_young_grow(struct engine *e, const struct process *p, const struct rule_state *rs, uint64_t min_bytes,
+		     uint64_t epoch, uint32_t group)
+{
+	struct leak_young *y = &e->leak_young;
+	const struct leak_scale *scale = &e->scales[rs->scale];
+	struct leak_ring *untold = p->watch->untold[rs->scale];
+	struct leak_rings rings = { .list = y->rings, .newest = rs->leak_epoch };
+	struct leak_shape shape;
+	size_t all;
+
+	if (untold) {
+		leak_ring_advance(untold, scale, rs->leak_epoch);
+		y->rings[rings.len++] = untold;
+	}
+	for (size_t i = 0; i < y->len; i++)
+		y->rings[rings.len++] = y->sites[i]->watch->rings[rs->scale];
+	all = rings.len;
+	/* No choice of them has more than all, of any epoch: where all have too little, that is an answer. */
+	if (!leak_shape(&rings, scale, rs->rule, epoch, group, &shape) || shape.total < min_bytes)
 		return false;
-	share = leak_bound_share(e, s);
-	return share == 0 || share >= BOUND_SLACK;
+	rings.len = untold ? 1 : 0;
+	for (size_t i = 0; i < y->len; i++) {
+		if (!is_refuted(e, y->sites[i], rs->scale, rs->leak_epoch, group) && !is_bounded(e, y->sites[i]))
+			y->rings[rings.len++] = y->sites[i]->watch->rings[rs->scale];
+	}
+	if (rings.len < all && !leak_shape(&rings, scale, rs->rule, epoch, group, &shape))
+		return false;
+	return leak_shape_grows(&shape, &rings, scale, rs->rule, min_bytes, epoch, group);
 }
 
 struct leak_ring *leak_sum_sites(struct engine *e, const struct process *p, int scale, uint64_t epoch, uint32_t group,
@@ -112,7 +215,7 @@ static struct bound *bound_find(const struct engine *e, uint64_t id)
 
 double leak_bound_share(const struct engine *e, const struct site *s)
 {
-	struct bound *b = bound_find(e, site_id(s));
+	struct bound *b = e->bounds.len > 0 ? bound_find(e, site_id(s)) : NULL;
 
 	if (b)
 		b->seen_ns = (int64_t)e->now_ns;
@@ -172,6 +275,12 @@ void leak_bounds_done(struct engine *e)
 	map64_done(&e->bounds);
 }
 
+void leak_young_done(struct leak_young *y)
+{
+	free(y->sites);
+	free(y->rings);
+}
+
 void leak_suspect(struct process *p, struct site *s, uint32_t scale)
 {
 	if (!s->watch || s->is_other)
@@ -180,13 +289,25 @@ void leak_suspect(struct process *p, struct site *s, uint32_t scale)
 	p->watch->has_suspects = true;
 }
 
-/* Nothing of what was born in the newer half of the window is left: it has stopped. */
+/* Nothing has been kept for half a window, nor for twice as long as ever lay between two times before: growth in rare
+ * steps, or by many sites in turn, does not stop after each of them. */
 static bool has_stopped(struct leak_ring *ring, const struct leak_scale *scale, uint64_t epoch)
 {
-	uint64_t half = MAX(scale->epochs / 2, 2u);
+	uint64_t half = MAX(scale->epochs / 2, 2u), newest = 0, last = 0, gap = 0;
 
 	leak_ring_advance(ring, scale, epoch);
-	return leak_between(ring, scale, sat_diff(epoch, half), epoch) == 0;
+	if (leak_between(ring, scale, sat_diff(epoch, half), epoch) > 0)
+		return false;
+	for (uint64_t back = half + 1; back < scale->slots && back <= epoch; back++) {
+		if (leak_between(ring, scale, epoch - back, epoch - back) == 0)
+			continue;
+		if (newest == 0)
+			newest = back;
+		else
+			gap = MAX(gap, back - last);
+		last = back;
+	}
+	return newest == 0 || newest > 2 * gap;
 }
 
 void leak_settle_suspects(struct engine *e, struct process *p, uint64_t now_ns)

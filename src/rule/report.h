@@ -71,6 +71,7 @@ struct report {
 	uint64_t value, limit;	/* ABSENT_U64 */
 	enum value_unit value_unit;
 	uint64_t bytes;		/* ABSENT_U64; see interface: GPUXRAY_BYTES */
+	uint32_t classes;	/* bit mask of enum mem_class that the rule looks at; 0 = not known */
 	uint64_t live_bytes, live_count, peak_bytes, host_bytes, managed_bytes, driver_bytes; /* ABSENT_U64 */
 	uint64_t framework_bytes, imported_bytes, baseline_bytes; /* ABSENT_U64, also where there is none */
 	uint32_t condition;	/* orphan: enum process_condition bits */

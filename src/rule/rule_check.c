@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "bpf/event.h"
 #include "model/saturate.h"
+#include "rule/incident.h"
 #include "rule/match.h"
 #include "rule/rule_names.h"
 #include "rule/rule_parse.h"
@@ -49,9 +50,20 @@ static void check_match(struct rule_builder *b, const struct draft *d)
 			break;
 		}
 	}
-	if (r->match && r->match->key[MATCH_DEVICE].len > 0 && r->classes == 1u << CLASS_HOST)
-		conf_warn(b->errors, place_of(d, KEY_MATCH),
-			  "rule \"%s\" can hardly fire: host memory lies on no device, match something else than device",
+}
+
+static void check_full_in(struct rule_builder *b, const struct draft *d)
+{
+	const struct rule *r = b->rule;
+
+	if ((r->full_in_ns > 0 || r->escalate.full_in_ns > 0) && !rule_fills_device(r))
+		conf_warn(b->errors, place_of(d, r->full_in_ns > 0 ? KEY_FULL_IN : KEY_ESCALATE),
+			  "rule \"%s\" has a full_in that is ignored: memory of its class fills no device, remove it",
+			  r->name);
+	else if (r->full_in_ns > 0 && r->escalate.full_in_ns >= r->full_in_ns)
+		conf_warn(b->errors, place_of(d, KEY_ESCALATE),
+			  "rule \"%s\" would never fire without escalating: the full_in of escalate is no less than its "
+			  "own, lower it or raise the rule's severity",
 			  r->name);
 }
 
@@ -66,11 +78,7 @@ static void check_leak(struct rule_builder *b, const struct draft *d)
 			  "rule \"%s\" waits %s after it has found a leak, longer than the %s that it looks back: write a "
 			  "shorter for, or raise for_epochs",
 			  r->name, format_duration(is, r->for_ns), format_duration(window, window_ns));
-	if (r->full_in_ns > 0 && r->escalate.full_in_ns >= r->full_in_ns)
-		conf_warn(b->errors, place_of(d, KEY_ESCALATE),
-			  "rule \"%s\" would never fire without escalating: the full_in of escalate is no less than its "
-			  "own, lower it or raise the rule's severity",
-			  r->name);
+	check_full_in(b, d);
 }
 
 void rule_check_sense(struct rule_builder *b, const struct draft *d)

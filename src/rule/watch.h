@@ -27,10 +27,9 @@ struct rule_state {
 	bool has_process_keys; /* its match or except looks at more than the device */
 	bool has_device_keys;
 	bool is_plain;	      /* compares device-class bytes of all devices with bytes: the kernel's bounds can do it */
-	bool is_leak_due;     /* during a tick: an epoch has ended */
 	bool is_placed;	      /* while a set of rules is put in order */
 	int scale;	      /* of a leak rule, -1 = none */
-	uint64_t leak_epoch, leak_passed; /* last epoch judged; how many ended since the tick before */
+	uint64_t leak_epoch, leak_before; /* epoch of the last tick; of the one before, or when the rule came */
 	struct incident *incidents;
 	uint32_t firing, pending, over; /* over: firing beyond max_incidents */
 	uint64_t over_said, summary_ns;
@@ -99,6 +98,7 @@ struct process_watch {
 	struct leak_ring *rings[WATCH_SCALES_MAX];
 	struct leak_ring *untold[WATCH_SCALES_MAX]; /* of what no call shows, as the driver's figures tell it */
 	uint64_t untold_bytes; /* that are in them */
+	uint64_t leak_ns; /* leak clock, less its delay, up to which its epochs have been judged; 0 = never looked at */
 	struct event *deferred;
 	size_t deferred_len;
 	bool is_identified; /* or given up waiting for it */
@@ -135,6 +135,27 @@ struct jump {
 
 #define WATCH_JUMPS_MAX 8
 
+/* Room to judge a process in: its sites that count, and their rings at the level that is looked at. */
+struct leak_young {
+	struct site **sites;
+	struct leak_ring **rings;
+	size_t len, cap;
+};
+
+/*
+ * When the epochs of a process are judged. Those of all processes end at the same moment, so all would be judged in one
+ * tick: where there are many, each is judged a second later than the one before it in the list, until the next one
+ * begins again. All rules of a process have the same delay: those that silence others come first.
+ */
+#define WATCH_LEAK_DELAYS 16
+/* Processes that may be judged in one tick: so few have no delay. */
+#define WATCH_LEAK_TOGETHER 32
+struct leak_clock {
+	uint64_t now_ns, before_ns; /* leak clock at this tick and the one before */
+	uint32_t delays;	    /* in use, 1 = none */
+	uint32_t due;		    /* bit i: with a delay of i seconds, an epoch has ended between the two */
+};
+
 struct engine {
 	struct limits limits;
 	struct engine_ops ops;
@@ -147,6 +168,8 @@ struct engine {
 	struct rule_state **inhibitors; /* all lists of inhibitors, one behind the other */
 	struct leak_scale scales[WATCH_SCALES_MAX];
 	size_t scales_len;
+	struct leak_clock leak_clock;
+	struct leak_young leak_young;
 	struct processes processes;
 	struct devices devices;
 	struct group **groups;
@@ -254,7 +277,7 @@ void growth_restart(struct growth *g);
 /* The device on which the driver counts most for it, or NULL. */
 struct device *driver_device(const struct process *p);
 
-/* condition_leak.c */
+/* leak_book.c */
 void leak_book(struct engine *e, struct process *p, const struct change *c, uint64_t birth_ns);
 void leak_forget(struct engine *e, struct process *p);
 /* The driver counts so much for it that no call shows. */
@@ -262,11 +285,13 @@ void leak_book_untold(struct engine *e, struct process *p, uint64_t bytes, uint6
 /* The rings of one site go into another's; incidents of both learn what is no growth since they began. Both have a
  * watch. */
 void leak_merge_rings(struct engine *e, struct site *to, struct site *from);
-void leak_tick(struct engine *e, struct process *p, const struct occasion *o);
+/* condition_leak.c */
+/* At a tick: judges the epochs that have ended for a process with such a delay, in seconds. */
+void leak_tick(struct engine *e, struct process *p, uint32_t delay, const struct occasion *o);
 /* It ends: rules that were not sure enough say what they think. */
 void leak_exit(struct engine *e, struct process *p, const struct occasion *o);
-/* Marks the leak rules of which an epoch has ended; true if any. */
-bool leak_mark_due(struct engine *e, uint64_t now_ns);
+/* A tick begins. */
+void leak_tick_begin(struct engine *e, uint64_t now_ns);
 
 /* leak_sites.c */
 #define LEAK_BOUNDS_MAX 4096
@@ -277,6 +302,14 @@ struct leak_share {
 };
 /* May growth of the site be a leak at that level? Not where late frees refute it, nor below where it stopped before. */
 bool leak_site_counts(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group);
+void leak_prefetch(const struct engine *e, const struct process *p, int scale, uint64_t epoch);
+/* Puts the sites of a process that have anything young into e->leak_young. 0 or -ENOMEM. */
+int leak_find_young(struct engine *e, const struct process *p, int scale, uint64_t epoch);
+/* Do those of them that count grow, taken together, at that level? Says the same as leak_judge_level() of
+ * leak_sum_sites(), and costs less. */
+bool leak_young_grow(struct engine *e, const struct process *p, const struct rule_state *rs, uint64_t min_bytes,
+		     uint64_t epoch, uint32_t group);
+void leak_young_done(struct leak_young *y);
 /* All those sites of a process as one ring, to be judged at that level. The caller frees it. NULL: out of memory.
  * ret_frees: of them. */
 struct leak_ring *leak_sum_sites(struct engine *e, const struct process *p, int scale, uint64_t epoch, uint32_t group,

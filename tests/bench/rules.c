@@ -434,7 +434,7 @@ static uint64_t walk_ns(struct bench *b)
 }
 
 struct figures {
-	struct series ticks, quiet, ends, events, devices, driver, begins, fits, loops, walks;
+	struct series ticks, events, devices, driver, begins, fits, loops, walks;
 };
 
 static void second(struct bench *b, struct figures *f)
@@ -468,7 +468,6 @@ static void second(struct bench *b, struct figures *f)
 	series_add(&f->loops, loop_ns());
 	series_add(&f->walks, walk_ns(b));
 	series_add(&f->ticks, t);
-	series_add(number % 5 ? &f->quiet : &f->ends, t);
 }
 
 static void bench_new(struct bench *b, bool with_jit)
@@ -573,8 +572,6 @@ int main(int argc, char *argv[])
 	scale = MAX(MAX(loop * 1e6 / LOOP_NS, walk * 1e6 / WALK_NS), 1.0);
 	printf("%-44s %10s %10s %10s\n", "", "median", "99 %", "worst");
 	row("tick", &f.ticks, 1, "ms");
-	row("tick, no epoch ends", &f.quiet, 1, "ms");
-	row("tick, epochs of leak rules end", &f.ends, 1, "ms");
 	row("event", &f.events, 1e6, "ns");
 	row("a process begins, with 8 stacks", &f.begins, 1e3, "us");
 	row("identity: 50 rules are fitted", &f.fits, 1e3, "us");

@@ -39,7 +39,7 @@ limits = { records_per_minute = 100000; ring_bytes = "32MiB"; };
 """
 # All that a reader acts on; an incident's id is each run's own, and the moment is compared apart.
 SAID = ("RULE", "STATE", "SEQ", "PID", "VALUE", "LIMIT", "SEVERITY", "SCOPE", "STACK_ID", "STACK", "BYTES", "LIVE_BYTES",
-        "LIVE_COUNT", "PEAK_BYTES", "DEVICE", "FUNCTION", "ERROR", "LEAKED_BYTES", "DURATION_SEC", "EXACT")
+        "LIVE_COUNT", "PEAK_BYTES", "DEVICE", "FUNCTION", "ERROR", "LEAKED_BYTES", "LEAK_SITES", "DURATION_SEC", "EXACT")
 
 
 def lines_of(path):
@@ -255,6 +255,16 @@ def parts(case):
     case.equal(late, [r for r in records if int(r["GPUXRAY_TIME_USEC"]) >= start + 12250000], "records with --from")
     slow = replay(case, path, "--stretch", "10", "--from", "10", rules=rules)[0]
     case.equal(int(next(r for r in slow if r["GPUXRAY_RULE"] == "quota")["GPUXRAY_TIME_USEC"]) - start, 105000000, "stretched")
+    slow = replay(case, path, "--stretch", "2", "--to", "40", rules=rules)[0]
+    case.check(max(int(r["GPUXRAY_TIME_USEC"]) for r in slow) > start + 75000000, "--to is of the recording's own time")
+    for how in ("cat", "gzip -c"):
+        r = h.run("bash", "-c", f'exec "$0" replay <({how} "$1") --rules "$2" --sink json', h.GPUXRAY, path,
+                  case.path("replay-rules.conf"))
+        case.equal([json.loads(line) for line in r.stdout.splitlines()], records, f"through a pipe, {how}: {r.stderr!r}")
+    with open("/dev/full", "w") as full:
+        r = subprocess.run([h.GPUXRAY, "replay", path, "--rules", case.path("replay-rules.conf")], stdout=full,
+                             stderr=subprocess.PIPE, text=True, timeout=30)
+    case.equal((r.returncode, "records cannot be written" in r.stderr), (1, True), f"a full disk: {r.stderr!r}")
     out = h.must(h.GPUXRAY, "replay", path, "--rules", case.path("replay-rules.conf"))
     case.contains(out, "(rule quota)", "text, which is the default")
     for args in (["--from", "x"], ["--stretch", "0"], ["--sink", "journal"], ["-p", "0"], [path]):
@@ -342,6 +352,12 @@ def ends(case):
     case.equal(r.returncode, 1, "exit status with a full disk")
     case.contains(r.stderr, "No space left on device", "what it says")
     case.equal(h.run(h.GPUXRAY, "record").returncode, 1, "exit status without -o")
+    # As nohup does: whoever logs out does not end it.
+    r = h.run("sh", "-c", 'trap "" HUP; "$0" record -o "$1" --seconds 3 & sleep 2; kill -HUP $!; wait $!', h.GPUXRAY,
+              case.path("nohup"))
+    case.equal(r.returncode, 0, f"exit status: {r.stderr!r}")
+    last = events(lines_of(case.path("nohup")))[-1]
+    case.check(float(last[0]) >= 2.5, f"it went on: {last}")
     w.wait(20)
 
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Learns the weights of src/rule/leak_confidence.c: fit.py EVIDENCE [--c].
 
-EVIDENCE is what `leakbench --set tuning --seeds 1-36 --evidence FILE` wrote. A row is one growing verdict of one rule on
+EVIDENCE is what `leakbench --set tuning --seeds 1-36 --rules RULES --evidence FILE` wrote, RULES being the shipped ones
+without any min_confidence (`sed 's/min_confidence = [0-9.]*;//'`), which would hide what is to be learnt. A row is one growing verdict of one rule on
 one program; it is a true one from half a window after the leak's start on. Verdicts of one program and rule hardly differ
 from each other, so the first 60 of each kind count as one together. False ones count half as much again: an alarm for
 nothing costs more than one that comes later. Prints the weights, what a threshold would mean, and with --c the table.

@@ -347,7 +347,8 @@ static int judge_recording(struct run *r, uint64_t device_bytes, struct outcome 
 {
 	const struct label *l = r->c->label;
 	struct truth t = { .is_leak = l->is_leak, .has_site = l->site != NULL, .device_bytes = device_bytes,
-			   .start_ns = (uint64_t)(l->start_sec * l->stretch * 1e9), .end_ns = player_time(r->player) - r->base_ns };
+			   .start_ns = (uint64_t)(l->start_sec * l->stretch * 1e9),
+			   .end_ns = player_time(r->player) - r->base_ns };
 	_cleanup_free_ struct gen_loss *losses = NULL;
 
 	if (l->is_leak) {

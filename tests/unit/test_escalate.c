@@ -239,6 +239,40 @@ TEST(full_soon)
 	sim_done(&s);
 }
 
+/* Pinned host memory fills no device, and what a process held is free when it has ended. */
+TEST(full_never)
+{
+	const struct report *r;
+	struct sim s;
+
+	sim_new(&s, RULES("{ name = \"leak\"; kind = \"leak\"; class = \"host\"; epoch = \"2s\"; epochs = 8;"
+			  " min_growth = \"4MiB\"; for_epochs = 3; severity = \"notice\"; repeat = \"0s\";"
+			  " escalate = { severity = \"error\"; full_in = \"30m\"; }; }"));
+	(void)engine_set_device(s.e, "GPU-a", 0, "H200", 80 * MIB, 40 * MIB);
+	sim_simple(&s, EVENT_PROCESS, 3);
+	(void)engine_set_ordinal(s.e, 3, 3 * SEC, 0, "GPU-a");
+	for (int i = 0; i < 60; i++) {
+		sim_alloc_on(&s, 3, MIB, 1, CLASS_HOST, 0);
+		sim_pass(&s, SEC);
+	}
+	ASSERT(s.len == 1);
+	EXPECT_EQ(s.reports[0]->severity, SEVERITY_NOTICE);
+	EXPECT_EQ(s.reports[0]->full_in_sec, ABSENT_U64);
+	EXPECT(s.reports[0]->growth_bytes_per_hour != ABSENT_U64);
+	EXPECT_EQ(s.reports[0]->classes, 1u << CLASS_HOST);
+	sim_done(&s);
+
+	leak_with_free(&s, GIB, true);
+	ASSERT(s.len == 1);
+	EXPECT(s.reports[0]->full_in_sec != ABSENT_U64);
+	sim_simple(&s, EVENT_EXIT, 3);
+	ASSERT(s.len == 2);
+	r = s.reports[1];
+	EXPECT_EQ(r->state, STATE_RESOLVED);
+	EXPECT_EQ(r->full_in_sec, ABSENT_U64);
+	sim_done(&s);
+}
+
 /* What is only said of an incident may change while it goes on. */
 TEST(a_reload_that_changes_only_escalate)
 {

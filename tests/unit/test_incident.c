@@ -239,6 +239,29 @@ TEST(one_summary_beyond_max_incidents)
 	sim_done(&s);
 }
 
+/* Room for one more, which is by now between its two limits: it would be wrong to say that it is over the first. */
+TEST(what_is_not_over_its_limit_is_not_said_to_be)
+{
+	struct block a, b;
+	struct sim s;
+
+	sim_new(&s, "version = 1; rules = ( { name = \"q\"; kind = \"live_bytes\"; fire_above = \"40MiB\";"
+		    " resolve_below = \"30MiB\"; max_incidents = 1; } );");
+	a = sim_alloc(&s, 3, 50 * MIB, 1);
+	sim_alloc(&s, 4, 35 * MIB, 1);
+	b = sim_alloc(&s, 4, 8 * MIB, 1);
+	sim_free(&s, b);
+	sim_pass(&s, 2 * SEC);
+	sim_free(&s, a);
+	sim_pass(&s, 5 * SEC);
+	EXPECT_EQ(sim_count(&s, "q", STATE_RESOLVED), 1);
+	EXPECT_EQ(sim_count(&s, "q", STATE_FIRING), 2); /* the first one and a summary */
+	sim_alloc(&s, 4, 8 * MIB, 1);
+	sim_pass(&s, 2 * SEC);
+	EXPECT_EQ(sim_count(&s, "q", STATE_FIRING), 3);
+	sim_done(&s);
+}
+
 TEST(many_processes_and_the_critical_one_gets_through)
 {
 	struct limits l = LIMITS_DEFAULT;

@@ -458,6 +458,39 @@ TEST(identity_from_before)
 	sim_done(&s);
 }
 
+/* A rule with a match spoke of some of a unit: the others of it are not silenced by what has yet to be found again. */
+TEST(silence_goes_on_for_its_members_only)
+{
+	static const char rules[] =
+		RULES("{ name = \"p\"; kind = \"live_bytes\"; fire_above = \"100MiB\"; },"
+		      "{ name = \"all\"; kind = \"live_bytes\"; scope = \"unit\"; fire_above = \"100GiB\"; },"
+		      "{ name = \"some\"; kind = \"live_bytes\"; scope = \"unit\"; fire_above = \"200MiB\";"
+		      " match = { comm = \"^train$\"; }; inhibits = \"p\"; keep_firing_for = \"1h\"; }");
+	struct kept k = {};
+	struct sim s;
+	uint64_t now;
+
+	sim_new(&s, rules);
+	sim_identify(&s, 3, "train", "a.service", "u");
+	sim_alloc(&s, 3, 250 * MIB, 1);
+	ASSERT(sim_count(&s, "some", STATE_FIRING) == 1);
+	engine_save_incidents(s.e, save, &k);
+	ASSERT(k.len == 1);
+	now = s.now;
+	sim_done(&s);
+
+	second_life(&s, &k, rules, now, WAIT);
+	sim_identify(&s, 4, "other", "a.service", "u");
+	sim_identify(&s, 5, "train", "a.service", "u");
+	sim_alloc(&s, 5, 150 * MIB, 1);
+	EXPECT_EQ(sim_count(&s, "p", STATE_FIRING), 0);
+	sim_alloc(&s, 4, 150 * MIB, 1);
+	ASSERT(sim_count(&s, "p", STATE_FIRING) == 1);
+	EXPECT_EQ(sim_get(&s, "p", 0)->id->pid, 4);
+	sim_done(&s);
+	kept_done(&k);
+}
+
 /* How much it had grown by is not kept: only after a whole window is it known that it grows no more. */
 TEST(growth_waits_for_its_window)
 {

@@ -300,6 +300,34 @@ TEST(silent_ones_leave_room)
 	sim_done(&s);
 }
 
+/* Two rules see one leak, one of them late: when it stops, the end of the one must not let the other speak. */
+TEST(what_has_stopped_is_not_said_late)
+{
+	struct sim s;
+
+	sim_new(&s, RULES("{ name = \"slow\"; kind = \"leak\"; epoch = \"10s\"; epochs = 4; min_growth = \"4MiB\";"
+			  " for_epochs = 3; },"
+			  "{ name = \"leak\"; kind = \"leak\"; epoch = \"2s\"; epochs = 8; min_growth = \"4MiB\";"
+			  " for_epochs = 3; inhibits = [ \"slow\" ]; }"));
+	leak_on(&s, 200);
+	EXPECT_EQ(sim_count(&s, "leak", STATE_FIRING), 1);
+	EXPECT(status_has(&s, "{\"name\":\"slow\",\"state\":\"inhibited\",\"pid\":3,"));
+	sim_pass(&s, 300 * SEC);
+	EXPECT_EQ(sim_count(&s, "leak", STATE_RESOLVED), 1);
+	EXPECT_EQ(sim_count(&s, "slow", STATE_NONE), 0);
+	EXPECT(status_has(&s, "{\"name\":\"slow\",\"state\":\"inactive\""));
+	/* It goes on, and the other rule is gone: it is said, if not at once. */
+	leak_on(&s, 200);
+	EXPECT_EQ(sim_count(&s, "slow", STATE_NONE), 0);
+	sim_rules(&s, RULES("{ name = \"slow\"; kind = \"leak\"; epoch = \"10s\"; epochs = 4; min_growth = \"4MiB\";"
+			    " for_epochs = 3; }"));
+	leak_on(&s, 20);
+	EXPECT_EQ(sim_count(&s, "slow", STATE_NONE), 0);
+	leak_on(&s, 100);
+	EXPECT_EQ(sim_count(&s, "slow", STATE_FIRING), 1);
+	sim_done(&s);
+}
+
 /* A reload that changes only who silences whom ends no incident. */
 TEST(reload)
 {

@@ -21,7 +21,7 @@ static struct leak_verdict judged(struct leak_ring *ring, const struct leak_scal
 {
 	struct leak_verdict v;
 
-	leak_judge(ring, sc, r, NULL, r->min_growth_bytes, epoch, 1, &v);
+	leak_judge(ring, sc, r, NULL, r->min_growth_bytes, epoch, 1, true, &v);
 	return v;
 }
 

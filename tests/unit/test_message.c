@@ -232,6 +232,33 @@ TEST(leak)
 	EXPECT_LINE(r, "python3[4711] train.service no longer leaks on GPU 0 (rule leak)");
 }
 
+/* It lies on no device, whatever device was current when it was asked for. */
+TEST(memory_of_no_device)
+{
+	struct report *r = make(REPORT_LEAK, STATE_FIRING, VALUE_BYTES, ABSENT_U64, ABSENT_U64, "leak");
+
+	r->classes = 1u << CLASS_HOST;
+	r->growth_bytes_per_hour = GIB(0.5);
+	r->leaked_bytes = GIB(3.2);
+	EXPECT_LINE(r, "python3[4711] train.service is leaking 512 MiB/h of pinned host memory, 3.2 GiB so far (rule leak)");
+
+	r = make(REPORT_LIVE_BYTES, STATE_FIRING, VALUE_BYTES, GIB(41), GIB(40), "big");
+	r->classes = 1u << CLASS_MANAGED;
+	EXPECT_LINE(r, "python3[4711] train.service holds 41 GiB of managed memory, over 40 GiB (rule big)");
+
+	r = make(REPORT_LIVE_BYTES, STATE_FIRING, VALUE_BYTES, GIB(41), GIB(40), "big");
+	r->classes = CLASS_DEVICE_MASK;
+	EXPECT_LINE(r, "python3[4711] train.service holds 41 GiB on GPU 0, over 40 GiB (rule big)");
+}
+
+/* Below the limit at which it fired, and not below the one at which it resolves. */
+TEST(between_the_limits)
+{
+	struct report *r = make(REPORT_LIVE_BYTES, STATE_REPEAT, VALUE_BYTES, GIB(39), GIB(40), "big");
+
+	EXPECT_LINE(r, "python3[4711] train.service still holds 39 GiB on GPU 0, was over 40 GiB (rule big)");
+}
+
 TEST(exit_with_memory)
 {
 	EXPECT_LINE(make(REPORT_EXIT, STATE_FIRING, VALUE_BYTES, GIB(3), GIB(0.25), "exit-with-live"),
@@ -313,6 +340,10 @@ TEST(message_of_the_rule)
 	r->state = STATE_RESOLVED;
 	r->message = make_str("quota\nforged");
 	EXPECT_LINE(r, "resolved: quota\\x0aforged");
+	/* A name was escaped when it was filled in; what stands in the rule was not. */
+	r = make_report(REPORT_LIVE_BYTES);
+	r->message = make_str("p\\x1b[31m and \x1b");
+	EXPECT_LINE(r, "p\\x1b[31m and \\x1b");
 }
 
 TEST(daemon_says_something_even_without_text)

@@ -271,6 +271,7 @@ TEST(stacks_by_site_lines)
 	w.o.has_sites = true;
 	w.frames[1] = "inner;outer";
 	w.frames[2] = "inner;outer";
+	w.frames[3] = "@0123456789abcdef;inner;outer";
 	world_new(&w, QUOTA);
 	EXPECT_EQ(alloc(&w, 0, 1, MIB, 1), 0);
 	EXPECT_EQ(alloc(&w, 0, 2, MIB, 2), 0);
@@ -282,6 +283,11 @@ TEST(stacks_by_site_lines)
 	EXPECT_EQ(p->sites_len, 1);
 	ASSERT(process_resolved_site(p, 55));
 	EXPECT_EQ(process_resolved_site(p, 55)->bytes, 2 * MIB);
+	/* As the recorder writes it, an id first: that is what records name a stack by. */
+	EXPECT_EQ(alloc(&w, 0, 3, MIB, 3), 0);
+	EXPECT_EQ(feed(&w, (struct trace_item){ .type = TRACE_SITE, .pid = 7, .stack = 3, .key = 56 }), 0);
+	ASSERT(process_resolved_site(p, 56));
+	EXPECT_EQ(stack_frames(process_resolved_site(p, 56)->stack)->id, 0x123456789abcdef);
 	/* The same in every run, whatever the number of the site. */
 	EXPECT_EQ(stack_frames(process_resolved_site(p, 55)->stack)->id, trace_site_key("inner;outer"));
 	world_done(&w);

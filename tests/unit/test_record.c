@@ -148,7 +148,7 @@ TEST(how_sure_a_leak_is)
 	static const struct {
 		double confidence;
 		const char *text;
-	} cases[] = { { 0.934, "0.93" }, { 0, "0.00" }, { 1, "1.00" }, { 0.5, "0.50" }, { -1, NULL } };
+	} cases[] = { { 0.934, "0.93" }, { 0.998, "0.99" }, { 0, "0.00" }, { 1, "1.00" }, { 0.5, "0.50" }, { -1, NULL } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		for (int event = 0; event <= REPORT_LEAK; event++) {

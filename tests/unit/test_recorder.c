@@ -270,7 +270,7 @@ static struct stack *make_stack(uint64_t number, uint32_t pid, uint64_t id)
 	f->list = calloc(2, sizeof(*f->list));
 	f->count = 2;
 	f->list[0].pc = 0x1230;
-	f->list[1] = (struct frame){ .kind = FRAME_PYTHON, .function = "train", .file = "/home/me/deep/loop.py", .line = 12 };
+	f->list[1] = (struct frame){ .kind = FRAME_PYTHON, .function = "train", .file = number == 502 ? "deep/loop.py" : "/home/me/deep/loop.py", .line = 12 };
 	f->id = id;
 	f->site = 5 * number;
 	return stack_new_done(number, pid, f);
@@ -310,7 +310,7 @@ TEST(stacks_are_told_as_text_when_they_are_resolved_even_late)
 	EXPECT_EQ(count_of(text, " site "), 1);
 	EXPECT(has_line(text, "stack 1 @0000000000000abc;0x1230;train (loop.py:12)"));
 	EXPECT(has_line(text, "stack 2 @0000000000000def;0x1230;train (loop.py:12)"));
-	EXPECT(has_line(full, "stack 2 @0000000000000def;0x1230;train (/home/me/deep/loop.py:12)"));
+	EXPECT(has_line(full, "stack 1 @0000000000000abc;0x1230;train (/home/me/deep/loop.py:12)"));
 	EXPECT_EQ(s.stacks, 2);
 }
 
@@ -413,6 +413,71 @@ TEST(an_old_recording_is_replaced_and_its_reader_keeps_it)
 	EXPECT_STR(buf, "old");
 	fclose(old);
 	EXPECT_EQ(recorder_new(&(struct recorder_options){ .path = "/nowhere/at/all" }, &r), -ENOENT);
+}
+
+static mode_t mode_of(bool identity, mode_t mask)
+{
+	const char *path = path_of("mode");
+	const mode_t before = umask(mask);
+	struct recorder *r = open_recorder(&(struct recorder_options){ .path = path, .start_ns = START, .identity = identity });
+	struct stat st = {};
+
+	(void)umask(before);
+	EXPECT_EQ(recorder_close(r, NULL), 0);
+	EXPECT_EQ(stat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+TEST(who_may_read_it_is_up_to_the_umask_too)
+{
+	EXPECT_EQ(mode_of(false, 022), 0644);
+	EXPECT_EQ(mode_of(false, 077), 0600);
+	EXPECT_EQ(mode_of(true, 022), 0600);
+}
+
+/* As /dev/stdout is one. */
+TEST(a_link_to_standard_output_stays_a_link)
+{
+	const char *file = path_of("redirected"), *link = path_of("stdout");
+	int saved = dup(STDOUT_FILENO), fd = open(file, O_WRONLY | O_CREAT | O_APPEND, 0600), r;
+	struct recorder *rec = NULL;
+	struct stat st = {};
+	_cleanup_free_ char *text = NULL;
+
+	ASSERT(saved >= 0 && fd >= 0 && symlink("/proc/self/fd/1", link) == 0);
+	fflush(stdout);
+	ASSERT(dup2(fd, STDOUT_FILENO) == STDOUT_FILENO);
+	r = recorder_new(&(struct recorder_options){ .path = link, .start_ns = START }, &rec);
+	if (r == 0) {
+		tell_tick(rec, 1000);
+		r = recorder_close(rec, NULL);
+	}
+	(void)dup2(saved, STDOUT_FILENO);
+	close(saved);
+	close(fd);
+	EXPECT_EQ(r, 0);
+	EXPECT(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+	text = text_of(file);
+	EXPECT(has_line(text, "1 0 tick"));
+}
+
+/* A pipe that nobody reads holds up nobody who wants to end. */
+TEST(a_reader_who_takes_nothing_is_not_waited_for)
+{
+	const char *fifo = path_of("stalled");
+	struct recorder *r;
+	int fd;
+
+	ASSERT(mkfifo(fifo, 0600) == 0);
+	fd = open(fifo, O_RDONLY | O_NONBLOCK);
+	r = open_recorder(&(struct recorder_options){ .path = fifo, .start_ns = START });
+	ASSERT(fd >= 0 && r);
+	for (uint64_t i = 0; i < 10000; i++)
+		tell_event(r, 10, 5, EVENT_ALLOC, 0x1000 * (i + 1), 0, i);
+	alarm(30);
+	EXPECT_EQ(recorder_close(r, NULL), -ETIMEDOUT);
+	alarm(0);
+	close(fd);
 }
 
 TEST(a_full_disk_is_an_error_once)

@@ -17,9 +17,14 @@ static const struct {
 	{ LIVE("a", "fire_above = \"1GiB\"; match = { comm = [ \"^a\", \"^b\" ]; }; except = { comm = \"^a\"; };"), "" },
 	{ LIVE("a", "fire_above = \"1GiB\"; match = { comm = \"^a\"; }; except = { comm = \"^a\"; user = \"^u\"; };"), "" },
 	{ LIVE("a", "fire_above = \"1GiB\"; except = { comm = \"^a\"; };"), "" },
-	{ LIVE("a", "fire_above = \"1GiB\"; class = \"host\";\n match = { device = \"^0$\"; };"),
-	  "t.conf:4: warning: rule \"a\" can hardly fire: host memory lies on no device, match something else than "
-	  "device\n" },
+	/* Of the device that was current when it was asked for. */
+	{ LIVE("a", "fire_above = \"1GiB\"; class = \"host\";\n match = { device = \"^0$\"; };"), "" },
+	{ "{ name = \"a\"; kind = \"leak\"; class = \"host\";\n full_in = \"6h\"; }",
+	  "t.conf:4: warning: rule \"a\" has a full_in that is ignored: memory of its class fills no device, remove it\n" },
+	{ "{ name = \"a\"; kind = \"leak\"; class = [ \"device\", \"managed\" ];\n"
+	  " escalate = { severity = \"error\"; full_in = \"6h\"; }; }",
+	  "t.conf:4: warning: rule \"a\" has a full_in that is ignored: memory of its class fills no device, remove it\n" },
+	{ "{ name = \"a\"; kind = \"leak\"; class = \"framework\"; full_in = \"6h\"; }", "" },
 	{ "{ name = \"a\"; kind = \"exit\"; live_above = \"1B\";\n never_freed_above = 1; }",
 	  "t.conf:4: warning: rule \"a\" can never fire: no process keeps more than all of what it allocated, write less "
 	  "than 1\n" },
