@@ -304,6 +304,8 @@ void leak_exit(struct engine *e, struct process *p, const struct occasion *o)
 	const struct subject s = { .p = p };
 	struct process_watch *w = p->watch;
 
+	if (w->has_suspects)
+		leak_settle_suspects(e, p, o->time_ns);
 	for (size_t i = 0; i < w->slots_len; i++) {
 		struct slot *slot = &w->slots[i];
 		struct rule_state *rs = slot->rs;

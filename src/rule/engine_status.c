@@ -229,7 +229,7 @@ static void json_limits(struct engine *e, struct strbuf *sb)
 	json_limit(sb, "sites_per_process", sites, e->limits.sites_per_process, t.overflow_sites);
 	json_limit(sb, "stacks_per_process", stacks, e->limits.stacks_per_process, t.overflow_stacks);
 	json_limit(sb, "incidents", e->incidents, e->limits.incidents, t.overflow_incidents);
-	json_limit(sb, "bounds", e->bounds.len, LEAK_BOUNDS_MAX, 0);
+	json_limit(sb, "bounds", e->bounds.len, LEAK_BOUNDS_MAX, e->bounds_evicted);
 }
 
 void engine_status_json(struct engine *e, struct strbuf *sb, uint64_t now_ns)

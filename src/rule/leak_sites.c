@@ -239,6 +239,7 @@ static void bound_evict(struct engine *e)
 	if (oldest) {
 		(void)map64_remove(&e->bounds, oldest->id);
 		free(oldest);
+		e->bounds_evicted++;
 	}
 }
 

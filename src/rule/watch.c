@@ -222,11 +222,28 @@ static void slots_vanish(struct engine *e, struct slot *slots, size_t len, const
 	}
 }
 
+/* What an incident last found may be as old as the last time that its verdict could have changed: its end says what is. */
+static void slots_refresh(struct engine *e, struct process *p)
+{
+	for (size_t i = 0; i < p->watch->slots_len && !p->is_rebuilding; i++) {
+		struct slot *slot = &p->watch->slots[i];
+		struct finding f;
+
+		if (slot->rs->rule->kind != RULE_LIVE_BYTES || !slot->incident)
+			continue;
+		condition_measure(e, p, slot, &f);
+		f.device = NULL;
+		slot->incident->last = f;
+		slot->incident->peak_value = MAX(slot->incident->peak_value, f.value);
+	}
+}
+
 void watch_vanish(struct engine *e, struct process *p, const struct occasion *o)
 {
 	struct site *s;
 	size_t iter = 0;
 
+	slots_refresh(e, p);
 	slots_vanish(e, p->watch->slots, p->watch->slots_len, o);
 	while (p->watch->incidents > 0 && (s = process_next_site(p, &iter))) {
 		if (s->watch)

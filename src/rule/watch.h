@@ -192,6 +192,7 @@ struct engine {
 		bool is_summed_up;
 	} coverage;
 	uint64_t no_memory; /* a rule could not be followed for lack of memory */
+	uint64_t bounds_evicted;
 	struct map64 bounds; /* struct bound by id: where sites stopped growing, of all processes there were */
 	struct restored **restored; /* incidents of an earlier daemon that wait for their subject: incident_keep.c */
 	size_t restored_len;
