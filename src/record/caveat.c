@@ -18,14 +18,9 @@ void caveat_add(const struct report *r, struct strbuf *sb)
 	}
 }
 
-unsigned caveat_percent(double confidence)
-{
-	return (unsigned)(MIN(confidence, 1.0) * 100 + 1e-9);
-}
-
 void caveat_add_line(const struct report *r, struct strbuf *sb)
 {
-	strbuf_addf(sb, "%u %% sure; what would make it wrong: ", caveat_percent(r->confidence));
+	strbuf_addf(sb, "%u %% sure; what would make it wrong: ", report_percent(r->confidence));
 	caveat_add(r, sb);
 }
 

@@ -9,8 +9,6 @@
 
 /* What would make the verdict wrong: "...; ...". */
 void caveat_add(const struct report *r, struct strbuf *sb);
-/* Whole percent, downwards: what is not quite certain does not read as if it were. */
-unsigned caveat_percent(double confidence);
 /* "93 % sure; what would make it wrong: ...". */
 void caveat_add_line(const struct report *r, struct strbuf *sb);
 /* The sites with most of the growth, a line each: share in percent, bytes, GPUXRAY_STACK_ID ("-" = not known). */

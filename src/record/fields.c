@@ -319,7 +319,7 @@ VALUE(confidence)
 {
 	if (in->r->confidence < 0)
 		return false;
-	strbuf_addf(sb, "%.2f", caveat_percent(in->r->confidence) / 100.0);
+	strbuf_addf(sb, "%.2f", report_percent(in->r->confidence) / 100.0);
 	return true;
 }
 

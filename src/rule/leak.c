@@ -137,6 +137,11 @@ double leak_lives_beyond(struct leak_lives *l, uint64_t now_ns, uint64_t age_ns)
 	return sum;
 }
 
+double leak_lives_late(struct leak_lives *l, const struct leak_scale *s, uint64_t epoch, uint32_t group)
+{
+	return leak_lives_beyond(l, epoch * s->epoch_ns, leak_late_age(s, group));
+}
+
 void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)
 {
 	if (epoch <= ring->newest)
@@ -429,7 +434,6 @@ static void leak_look_back(const struct leak_ring *ring, const struct leak_scale
 		e->slowing = ratio(older, newer);
 	}
 	e->trend = leak_trend(ring, s, epoch, group, MIN(reach, TREND_PARTS_MAX));
-	e->is_run_cut = run == reach;
 	/* And the newest ones, which are not judged. */
 	e->run_ns = s->epoch_ns * group * (run + 1);
 }
@@ -523,7 +527,6 @@ void leak_judge_level(const struct leak_ring *ring, const struct leak_scale *s, 
 void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, struct leak_lives *lives,
 		uint64_t min_bytes, uint64_t epoch, uint32_t group, bool needs_numbers, struct leak_verdict *ret)
 {
-	const uint64_t now_ns = epoch * s->epoch_ns;
 	const struct leak_rings rings = { .list = &ring, .len = 1, .newest = MAX(ring->newest, epoch) };
 	struct leak_verdict fallback, v;
 	struct leak_shape h;
@@ -541,8 +544,8 @@ void leak_judge(struct leak_ring *ring, const struct leak_scale *s, const struct
 		if (!grows && !(needs_numbers && g == group))
 			continue;
 		if (grows && lives)
-			frees = (struct leak_frees){ .late = leak_lives_beyond(lives, now_ns, leak_late_age(s, g)),
-						     .all = leak_lives_beyond(lives, now_ns, 0) };
+			frees = (struct leak_frees){ .late = leak_lives_late(lives, s, epoch, g),
+						     .all = leak_lives_beyond(lives, epoch * s->epoch_ns, 0) };
 		leak_judge_level(ring, s, r, min_bytes, epoch, g, &frees, &v);
 		if (v.is_growing && !leak_is_refuted(ring, s, epoch, g, frees.late)) {
 			*ret = v;

@@ -60,7 +60,6 @@ struct leak_evidence {
 	double slowing;	   /* bytes of the older half of the run over those of the newer one; 1 = it is too short to say */
 	double trend;	   /* Kendall's tau over all epochs that are known: 1 = each kept less than the one before, -1 more */
 	uint64_t run_ns;   /* for how long, up to now, each epoch kept about as much (a quarter to four times the mean) */
-	bool is_run_cut;   /* the ring reaches no further back: it may have been longer */
 };
 
 struct leak_verdict {
@@ -100,6 +99,8 @@ void leak_lives_add(struct leak_lives *l, uint64_t now_ns, uint64_t age_ns, uint
 double leak_lives_beyond(struct leak_lives *l, uint64_t now_ns, uint64_t age_ns);
 /* From what age on a free speaks against growth that is judged in groups of so many epochs. */
 uint64_t leak_late_age(const struct leak_scale *s, uint32_t group);
+/* Bytes freed at that age or more, while epoch has just begun. */
+double leak_lives_late(struct leak_lives *l, const struct leak_scale *s, uint64_t epoch, uint32_t group);
 /* Do they, late being the bytes of such? */
 bool leak_is_refuted(const struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch, uint32_t group, double late);
 /* Adds bytes of whose births nothing is known. */

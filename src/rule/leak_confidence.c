@@ -122,9 +122,9 @@ static bool is_against(const double x[LEAK_X_MAX], enum leak_feature a, enum lea
 	return sum <= -DOUBT_LOGITS;
 }
 
-static bool is_bounded(const struct leak_case *c)
+bool leak_is_bounded(double bound_share)
 {
-	return c->bound_share > 0 && c->bound_share < BOUND_SLACK;
+	return bound_share > 0 && bound_share < BOUND_SLACK;
 }
 
 static uint32_t doubts_of(const struct leak_case *c, const double x[LEAK_X_MAX])
@@ -141,7 +141,7 @@ static uint32_t doubts_of(const struct leak_case *c, const double x[LEAK_X_MAX])
 		doubts |= 1u << LEAK_DOUBT_LUMPY;
 	if (x[LEAK_X_SPREAD] > 0)
 		doubts |= 1u << LEAK_DOUBT_SPREAD;
-	if (is_bounded(c))
+	if (leak_is_bounded(c->bound_share))
 		doubts |= 1u << LEAK_DOUBT_BOUNDED;
 	if (c->is_inexact)
 		doubts |= 1u << LEAK_DOUBT_INEXACT;
@@ -155,7 +155,7 @@ double leak_confidence(const struct leak_case *c, uint32_t *ret_doubts)
 	measure(c, x);
 	for (int i = 0; i < LEAK_X_MAX; i++)
 		logit += x[i] * features[i].weight;
-	if (is_bounded(c))
+	if (leak_is_bounded(c->bound_share))
 		logit -= AGAINST_BOUNDED;
 	if (c->is_inexact)
 		logit -= AGAINST_INEXACT;

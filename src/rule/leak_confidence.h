@@ -57,6 +57,9 @@ enum leak_feature {
 	LEAK_X_MAX,
 };
 
+/* Has the site stopped before at so much that what it holds now may well be less than it will be again? bound_share as
+ * above. */
+bool leak_is_bounded(double bound_share);
 /* 0 to 1. ret_doubts: bits of enum leak_doubt, never none. */
 double leak_confidence(const struct leak_case *c, uint32_t *ret_doubts);
 /* A sentence's second half; static. */

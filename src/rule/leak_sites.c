@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "model/saturate.h"
 #include "rule/leak_bound.h"
+#include "rule/leak_confidence.h"
 #include "rule/watch.h"
 
 static uint64_t site_id(const struct site *s)
@@ -20,17 +21,7 @@ static uint64_t site_id(const struct site *s)
 	return f ? f->id : 0;
 }
 
-/* It has stopped before at more than it holds now: it will be less than that again. */
-#define BOUND_SLACK 1.2
-
 #define PREFETCH_MAX 64
-
-static double late_frees(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
-{
-	const struct leak_scale *ls = &e->scales[scale];
-
-	return leak_lives_beyond(&s->watch->lives, epoch * ls->epoch_ns, leak_late_age(ls, group));
-}
 
 /* Has it anything young? */
 static bool is_young(struct engine *e, struct site *s, int scale, uint64_t epoch)
@@ -43,22 +34,19 @@ static bool is_young(struct engine *e, struct site *s, int scale, uint64_t epoch
 	return ring->window > 0;
 }
 
-static bool is_bounded(const struct engine *e, const struct site *s)
+/* Of one that has something young: neither do late frees refute it, nor has it stopped at more before. */
+static bool may_leak(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
 {
-	double share = leak_bound_share(e, s);
+	const struct leak_scale *ls = &e->scales[scale];
 
-	return share > 0 && share < BOUND_SLACK;
-}
-
-static bool is_refuted(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
-{
-	return leak_is_refuted(s->watch->rings[scale], &e->scales[scale], epoch, group,
-			       late_frees(e, s, scale, epoch, group));
+	return !leak_is_refuted(s->watch->rings[scale], ls, epoch, group,
+				leak_lives_late(&s->watch->lives, ls, epoch, group)) &&
+	       !leak_is_bounded(leak_bound_share(e, s));
 }
 
 bool leak_site_counts(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
 {
-	return is_young(e, s, scale, epoch) && !is_refuted(e, s, scale, epoch, group) && !is_bounded(e, s);
+	return is_young(e, s, scale, epoch) && may_leak(e, s, scale, epoch, group);
 }
 
 /* The rings of many sites lie all over the memory: they are asked for together, not waited for one by one. */
@@ -139,7 +127,7 @@ bool leak_young_grow(struct engine *e, const struct process *p, const struct rul
 		return false;
 	rings.len = untold ? 1 : 0;
 	for (size_t i = 0; i < y->len; i++) {
-		if (!is_refuted(e, y->sites[i], rs->scale, rs->leak_epoch, group) && !is_bounded(e, y->sites[i]))
+		if (may_leak(e, y->sites[i], rs->scale, rs->leak_epoch, group))
 			y->rings[rings.len++] = y->sites[i]->watch->rings[rs->scale];
 	}
 	if (rings.len < all && !leak_shape(&rings, scale, rs->rule, epoch, group, &shape))
@@ -162,7 +150,7 @@ struct leak_ring *leak_sum_sites(struct engine *e, const struct process *p, int 
 		if (!leak_site_counts(e, s, scale, epoch, group))
 			continue;
 		leak_ring_sum(sum, s->watch->rings[scale], &e->scales[scale]);
-		ret_frees->late += late_frees(e, s, scale, epoch, group);
+		ret_frees->late += leak_lives_late(&s->watch->lives, &e->scales[scale], epoch, group);
 		ret_frees->all += leak_lives_beyond(&s->watch->lives, epoch * e->scales[scale].epoch_ns, 0);
 	}
 	if (p->watch->untold[scale]) {

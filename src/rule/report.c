@@ -59,6 +59,11 @@ void report_free(struct report *r)
 	free(r);
 }
 
+unsigned report_percent(double confidence)
+{
+	return (unsigned)(MIN(confidence, 1.0) * 100 + 1e-9);
+}
+
 const char *report_event_name(enum report_event e)
 {
 	return e < REPORT_EVENT_MAX ? event_names[e] : "unknown";

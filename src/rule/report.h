@@ -110,5 +110,7 @@ struct report {
 struct report *report_new(enum report_event event);
 void report_free(struct report *r); /* accepts NULL */
 DEFINE_CLEANUP(struct report, report_free)
+/* A confidence of 0 to 1 in whole percent, downwards: what is not quite certain does not read as if it were. */
+unsigned report_percent(double confidence);
 const char *report_event_name(enum report_event e);
 const char *report_state_name(enum report_state s);

@@ -226,13 +226,12 @@ NAME(age)
 	add_seconds(sb, r->age_sec);
 }
 
-/* Down to the percent: what is not quite certain does not read as if it were. */
 NAME(confidence)
 {
 	if (r->confidence < 0)
 		strbuf_adds(sb, "?");
 	else
-		strbuf_addf(sb, "%d%%", (int)(MIN(r->confidence, 1.0) * 100 + 1e-9));
+		strbuf_addf(sb, "%u%%", report_percent(r->confidence));
 }
 
 NAME(condition)
