@@ -1,5 +1,5 @@
 # gpuxray: build with GNU make. `make V=1` shows commands, `make WERROR=1` makes warnings errors, `make SAN=1` builds with
-# ASan and UBSan into its own folder, `make STATIC="bpf config"` links those libraries statically.
+# ASan and UBSan into its own folder, `make STATIC="bpf config elf"` links those libraries statically.
 PREFIX ?= /usr/local
 DESTDIR ?=
 CC ?= gcc
@@ -7,21 +7,29 @@ CLANG ?= clang
 # Ubuntu's /usr/sbin/bpftool only works for the kernel that runs; the tool itself lies in linux-tools.
 BPFTOOL ?= $(firstword $(wildcard /usr/lib/linux-tools/*/bpftool /usr/sbin/bpftool) bpftool)
 PKG_CONFIG ?= pkg-config
+# The one that is being worked on. --version says just that at the tag v$(VERSION), elsewhere the commit as well.
 VERSION := 0.1.0
+FULL_VERSION := $(or $(shell contrib/dist/version $(VERSION)),$(VERSION))
 
 O ?= .build$(if $(SAN),/san)$(if $(filter clang%,$(notdir $(CC))),/clang)
 ARCH := $(shell uname -m | sed 's/x86_64/x86/;s/aarch64/arm64/')
 
-CFLAGS ?= -O2 -g
+# Reading files of others with privileges asks for it. CFLAGS and LDFLAGS of a distribution take its place.
+HARDEN := -fPIE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
+CFLAGS ?= -O2 -g $(if $(SAN),,$(HARDEN))
 WARN := -Wall -Wextra -Wformat=2 -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
-CPPFLAGS += -D_GNU_SOURCE -DGPUXRAY_VERSION='"$(VERSION)"' -DPREFIX='"$(PREFIX)"' -Isrc -I. -I$(O)
-ALL_CFLAGS = -std=gnu11 $(WARN) $(if $(WERROR),-Werror) $(CFLAGS) -fno-omit-frame-pointer -pthread \
+CPPFLAGS += -D_GNU_SOURCE -DGPUXRAY_VERSION='"$(FULL_VERSION)"' -Isrc -I. -I$(O)
+ALL_CFLAGS = -std=gnu11 $(WARN) $(if $(WERROR),-Werror) $(CFLAGS) -ffile-prefix-map=$(CURDIR)=. -fno-omit-frame-pointer -pthread \
 	$(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)
 comma := ,
 
-LDFLAGS += -Wl,--as-needed
+LDFLAGS ?= $(if $(SAN),,-pie -Wl,-z,relro,-z,now)
+# What comes from an archive is not there for shared libraries, which have their own of it.
+LDFLAGS += -Wl,--as-needed $(if $(STATIC),-Wl$(comma)--exclude-libs$(comma)ALL)
 static_or = $(if $(filter $(1),$(STATIC)),-l:lib$(1).a,-l$(1))
-LIBS := $(call static_or,bpf) $(call static_or,config) -lelf -lz -lsystemd -lpcre2-8 -llzma -ldl -lm
+# zstd is what a libelf.a may need.
+LIBS := $(foreach l,bpf config elf,$(call static_or,$l)) $(if $(filter zstd,$(STATIC)),-l:libzstd.a) -lz -lsystemd \
+	$(foreach l,pcre2-8 lzma ncursesw tinfo,$(call static_or,$l)) -ldl -lm
 
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-7s %s\n' '$(1)' '$(2)')
@@ -39,19 +47,44 @@ all: $(BIN)
 $(O)/bpf/gpuxray.bpf.o: bpf/gpuxray.bpf.c $(wildcard bpf/*.h)
 	$(call say,BPF,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) -g -O2 -mcpu=v3 -target bpf -D__BPF__ -D__TARGET_ARCH_$(ARCH) -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@
+	$(Q)$(CLANG) -g -O2 -mcpu=v3 -target bpf -ffile-prefix-map=$(CURDIR)=. -D__BPF__ -D__TARGET_ARCH_$(ARCH) -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@
 
+# Without DWARF, which nobody reads there: half of the object.
 $(SKEL): $(O)/bpf/gpuxray.bpf.o
 	$(call say,SKEL,$@)
-	$(Q)$(BPFTOOL) gen skeleton $< name gpuxray_bpf > $@.tmp && mv $@.tmp $@
+	$(Q)$(BPFTOOL) gen object $(<:.o=.bare.o) $<
+	$(Q)$(BPFTOOL) gen skeleton $(<:.o=.bare.o) name gpuxray_bpf > $@.tmp && mv $@.tmp $@
 
 # Only src/trace sees the skeleton.
 $(filter $(O)/src/trace/%,$(OBJS)): $(SKEL)
+
+# The page of reports, in one file and as bytes for render_html.c. The scripts stand in it in this order.
+PAGE := src/history/page
+PAGE_JS := $(addprefix $(PAGE)/,format.js data.js look.js gesture.js plot.js marks.js devices.js overview.js table.js incidents.js \
+	failures.js processes.js flame.js main.js)
+PAGE_H := $(O)/report_page.h
+
+$(O)/page.html: $(PAGE)/assemble $(PAGE)/page.html $(PAGE)/page.css $(PAGE_JS) $(PAGE)/squeeze.awk
+	$(call say,PAGE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$< $@ $(filter %.html %.css %.js,$^)
+
+$(PAGE_H): $(O)/page.html
+	$(Q){ echo 'static const unsigned char report_page[] = {'; od -An -v -tu1 $< | sed 's/[0-9][0-9]*/&,/g'; echo '};'; } > $@
+
+$(O)/src/history/render_html.o: $(PAGE_H)
 
 $(O)/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+# Written only when it has changed: what names the version is then compiled again.
+$(O)/version: FORCE
+	$(Q)mkdir -p $(@D)
+	$(Q)echo '$(FULL_VERSION)' | cmp -s - $@ || echo '$(FULL_VERSION)' > $@
+
+$(patsubst %.c,$(O)/%.o,$(shell grep -l GPUXRAY_VERSION src/main.c src/*/*.c)): $(O)/version
 
 $(LIB): $(OBJS)
 	$(call say,AR,$@)
@@ -116,7 +149,7 @@ $(O)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/main.c $(LIB)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(filter %.c,$^) $(LIB) $(LDFLAGS) $(LIBS) -o $@
 
-.build/libfuzzer/%: tests/fuzz/%.c $(SKEL)
+.build/libfuzzer/%: tests/fuzz/%.c $(SKEL) .build/report_page.h
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CLANG) $(CPPFLAGS) -I.build -std=gnu11 -O1 -g -fsanitize=fuzzer,address,undefined -pthread $< $(SRCS) $(LIBS) -o $@
 
@@ -142,6 +175,13 @@ $(O)/tests/bench/rules: tests/bench/rules.c $(LIB)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
 
+# Debian 12 under emulation: systemd as PID 1, its kernel and that of its backports. Needs `tests/install-packages vm`.
+check-vm: all fake
+	$(Q)tests/vm/run
+
+check-all: check
+	$(Q)$(MAKE) check-vm
+
 bench: all fake $(O)/tests/bench/journal_tail $(O)/tests/bench/rules
 	$(Q)tests/bench/run
 
@@ -159,6 +199,14 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 CATALOGDIR ?= $(PREFIX)/lib/systemd/catalog
 RULESDIR ?= /usr/lib/gpuxray/rules.d
 MANDIR ?= $(PREFIX)/share/man
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+DOCDIR ?= $(PREFIX)/share/doc/gpuxray
+# For eyes and for other programs; below DOCDIR by the paths that the texts name.
+DOCS := README.md LICENSE contrib/CHANGELOG.md $(wildcard contrib/doc/* contrib/systemd/*.conf \
+	$(patsubst %,contrib/%/*,alertmanager alloy fluent-bit grafana journal-remote kubernetes loki mtail prometheus rsyslog \
+	syslog-ng vector))
 
 install: all
 	install -Dm755 $(BIN) $(DESTDIR)$(PREFIX)/bin/gpuxray
@@ -167,20 +215,39 @@ install: all
 	[ -e $(DESTDIR)/etc/gpuxray/gpuxray.conf ] || install -Dm644 contrib/gpuxray.conf $(DESTDIR)/etc/gpuxray/gpuxray.conf
 	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(CATALOGDIR)
 	sed 's|/usr/bin/gpuxray|$(PREFIX)/bin/gpuxray|' contrib/systemd/gpuxray.service > $(DESTDIR)$(UNITDIR)/gpuxray.service
-	install -d $(DESTDIR)$(MANDIR)/man5
-	install -m644 contrib/man/*.5 $(DESTDIR)$(MANDIR)/man5/
+	chmod 644 $(DESTDIR)$(UNITDIR)/gpuxray.service
+	for n in 1 5 8; do install -d $(DESTDIR)$(MANDIR)/man$$n && install -m644 contrib/man/*.$$n $(DESTDIR)$(MANDIR)/man$$n/ || exit; done
+	install -Dm644 contrib/completion/gpuxray.bash $(DESTDIR)$(BASHDIR)/gpuxray
+	install -Dm644 contrib/completion/_gpuxray $(DESTDIR)$(ZSHDIR)/_gpuxray
+	install -Dm644 contrib/completion/gpuxray.fish $(DESTDIR)$(FISHDIR)/gpuxray.fish
 	install -m644 contrib/systemd/gpuxray.catalog $(DESTDIR)$(CATALOGDIR)/gpuxray.catalog
+	for f in network-syslog metrics; do install -Dm644 contrib/systemd/gpuxray-$$f.conf \
+		$(DESTDIR)$(PREFIX)/share/gpuxray/$$f.conf || exit; done
+	for f in $(DOCS); do install -Dm644 $$f $(DESTDIR)$(DOCDIR)/$$f || exit; done
 	[ -n "$(DESTDIR)" ] || { journalctl --update-catalog; systemctl daemon-reload; } 2>/dev/null || true
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/gpuxray $(DESTDIR)$(UNITDIR)/gpuxray.service $(DESTDIR)$(CATALOGDIR)/gpuxray.catalog
-	for f in contrib/man/*.5; do rm -f $(DESTDIR)$(MANDIR)/man5/$$(basename $$f); done
+	rm -rf $(DESTDIR)$(PREFIX)/share/gpuxray $(DESTDIR)$(DOCDIR)
+	for f in contrib/man/*; do rm -f $(DESTDIR)$(MANDIR)/man$${f##*.}/$${f##*/}; done
+	rm -f $(DESTDIR)$(BASHDIR)/gpuxray $(DESTDIR)$(ZSHDIR)/_gpuxray $(DESTDIR)$(FISHDIR)/gpuxray.fish
 	for f in rules/*.conf; do rm -f $(DESTDIR)$(RULESDIR)/$$(basename $$f); done
 	-rmdir $(DESTDIR)$(RULESDIR) $(DESTDIR)/usr/lib/gpuxray 2>/dev/null
+
+# Source and binary archives in .build/dist, a Debian package in .build/deb. distcheck builds what the source archive has.
+dist: all
+	$(Q)contrib/dist/source $(VERSION)
+	$(Q)contrib/dist/binary $(VERSION)
+
+distcheck:
+	$(Q)contrib/dist/check $(VERSION)
+
+deb:
+	$(Q)contrib/dist/deb $(VERSION)
 
 clean:
 	rm -rf .build gpuxray
 
-.PHONY: all fake unit seeded fuzz check demo bench leakbench install uninstall clean
+.PHONY: FORCE all check-vm check-all dist distcheck deb fake unit seeded fuzz check demo bench leakbench install uninstall clean
 .DELETE_ON_ERROR:
 -include $(OBJS:.o=.d) $(O)/src/main.d $(UNIT:=.d) $(LEAK:.o=.d)

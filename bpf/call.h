@@ -172,6 +172,30 @@ static __always_inline struct call_state *call_slot(struct thread_state *ts, con
 	return d->op == CALL_FREE && d->result == RESULT_NONE ? &ts->slot[2] : &ts->slot[1];
 }
 
+/* Calls whose latency is told. A framework's own are not: they are a look at its cache, or those of the driver within. */
+static __always_inline bool is_timed(const struct call_desc *d)
+{
+	return (d->op == CALL_ALLOC || d->op == CALL_FREE) && !(d->slot & 1);
+}
+
+/* A subprogram, so that the verifier walks what comes after it once and not for each bucket. */
+static __noinline int book_latency(__u32 row, __u64 ns)
+{
+	struct latency *l = bpf_map_lookup_elem(&latencies, &row);
+	__u32 i;
+
+	if (!l)
+		return 0;
+	l->sum_ns += ns;
+	for (i = 0; i < LATENCY_BUCKETS - 1; i++) {
+		if (ns < 1024)
+			break;
+		ns >>= 2;
+	}
+	l->buckets[i & 15]++;
+	return 0;
+}
+
 static __always_inline void call_entered(struct pt_regs *ctx, struct books *b, __u32 pid, struct thread_state *ts,
 					 struct call_state *cs, const struct call_desc *d, __u32 row)
 {
@@ -212,6 +236,8 @@ static __always_inline void call_entered(struct pt_regs *ctx, struct books *b, _
 		cs->stack = ts->stack;
 		cs->stack_reason = ts->stack_reason;
 	}
+	if (is_timed(d))
+		cs->entry_ns = bpf_ktime_get_ns();
 	cs->sp = PT_REGS_SP(ctx);
 }
 
@@ -410,6 +436,8 @@ static __always_inline int call_return(struct pt_regs *ctx)
 	if (!b || b->gen != ts->gen)
 		return 0;
 
+	if (is_timed(d))
+		book_latency(row, bpf_ktime_get_ns() - cs->entry_ns);
 	if (d->op == CALL_ALLOC)
 		alloc_return(ctx, b, ts, cs, d);
 	else if (d->op == CALL_FREE)

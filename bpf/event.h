@@ -91,6 +91,16 @@ struct event {
 	__s32 error;	 /* return code of the call */
 };
 
+/* How long the driver took, in the traced programs. A bucket for each factor of four: the first is below 1,024 ns, the last
+ * above 17 s. */
+#define LATENCY_BUCKETS 14
+
+struct latency {
+	__u64 sum_ns;
+	__u64 buckets[LATENCY_BUCKETS];
+	__u64 pad; /* an index is held within 16 words by a mask */
+};
+
 struct event_uuid {
 	struct event head; /* device = ordinal */
 	__u8 uuid[16];

@@ -48,6 +48,14 @@ struct {
 	__type(value, __u64);
 } hits SEC(".maps");
 
+/* How long calls of each row took. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CALL_MAX);
+	__type(key, __u32);
+	__type(value, struct latency);
+} latencies SEC(".maps");
+
 /* Host pid -> books. Not preallocated: kernel memory follows use. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -230,7 +238,7 @@ struct call_state {
 	__u32 asked_class; /* CLASS_MAX: that of the row */
 	__s32 asked_device; /* from properties or a location */
 	__u32 pad;
-	__u64 entry_ns; /* of calls that end a context */
+	__u64 entry_ns; /* of calls that make or end a block, or a context */
 	__u64 guess;	/* the capture that its stream is in if it has joined one */
 };
 

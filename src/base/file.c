@@ -106,6 +106,23 @@ int file_read_head(int dir_fd, const char *path, size_t max, char **ret, size_t 
 	return file_open_and_read(dir_fd, path, max, true, ret, ret_len);
 }
 
+int file_write_all(int fd, const void *data, size_t len)
+{
+	const char *at = data;
+
+	while (len > 0) {
+		ssize_t n = write(fd, at, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		at += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
 int file_readlink(int dir_fd, const char *path, char **ret)
 {
 	for (size_t cap = 256; cap <= 16 * PATH_MAX; cap *= 2) {

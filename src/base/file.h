@@ -12,5 +12,7 @@ int file_read(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_
 int file_read_head(int dir_fd, const char *path, size_t max, char **ret, size_t *ret_len);
 /* As file_read(), from an open descriptor, which stays the caller's and may be one that does not block. */
 int file_read_fd(int fd, size_t max, char **ret, size_t *ret_len);
+/* All of it, to a descriptor that blocks. 0 or -errno: then an unknown part was written. */
+int file_write_all(int fd, const void *data, size_t len);
 /* readlink into a new string. 0 or -errno. */
 int file_readlink(int dir_fd, const char *path, char **ret);

@@ -17,6 +17,7 @@ struct limits {
 	uint32_t queue;		    /* records waiting to be written */
 	uint32_t ring_bytes;	    /* power of two */
 	uint32_t records_per_minute; /* our own budget towards journald */
+	uint32_t history_per_minute; /* samples and ends of processes, besides those */
 	uint32_t libraries;	    /* probed files at once */
 };
 
@@ -24,5 +25,6 @@ struct limits {
 	{                                                                                                              \
 		.processes = 10000, .live_allocations = 1048576, .sites_per_process = 4096,                            \
 		.stacks_per_process = 4096, .sites = 50000, .stacks_per_second = 500, .learned_stacks = 8192, .incidents = 10000,     \
-		.queue = 256, .ring_bytes = 8u << 20, .records_per_minute = 60, .libraries = 64,                       \
+		.queue = 256, .ring_bytes = 8u << 20, .records_per_minute = 60, .history_per_minute = 600,     \
+		.libraries = 64,                       \
 	}

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/log.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define LOG_LINE_MAX 2048
+/* Secrets are looked for in so much: one that the line's end would cut is still whole here. */
+#define LOG_TEXT_MAX (8 * LOG_LINE_MAX)
 
 static atomic_int log_maximum = 6;
+static pthread_mutex_t clean_lock = PTHREAD_MUTEX_INITIALIZER;
+static void (*clean_fn)(const char *text, struct strbuf *sb, void *userdata);
+static void *clean_userdata;
 static atomic_int log_to_journal = -1; /* -1 = not asked yet */
 
 /* JOURNAL_STREAM names the device and inode of the journal's socket: a child with its own stderr inherits the variable
@@ -33,11 +39,33 @@ int log_max(void)
 	return atomic_load(&log_maximum);
 }
 
+void log_set_clean(void (*clean)(const char *text, struct strbuf *sb, void *userdata), void *userdata)
+{
+	pthread_mutex_lock(&clean_lock);
+	clean_fn = clean;
+	clean_userdata = userdata;
+	pthread_mutex_unlock(&clean_lock);
+}
+
+/* In place. Locked so that who takes the function back knows that it is not used any more. */
+static void clean_line(char *line, size_t size)
+{
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+
+	pthread_mutex_lock(&clean_lock);
+	if (clean_fn) {
+		clean_fn(line, &sb, clean_userdata);
+		(void)snprintf(line, size, "%s", sb.error ? "a line is left out: out of memory" : strbuf_str(&sb));
+	}
+	pthread_mutex_unlock(&clean_lock);
+}
+
 void log_linev(int priority, const char *fmt, va_list ap)
 {
-	char line[LOG_LINE_MAX];
+	char line[LOG_LINE_MAX], text[LOG_TEXT_MAX];
 	size_t start = 0, len, off = 0;
-	int saved = errno, n;
+	int saved = errno;
+	bool is_cut;
 
 	if (priority > log_max())
 		return;
@@ -47,12 +75,13 @@ void log_linev(int priority, const char *fmt, va_list ap)
 		start = (size_t)snprintf(line, sizeof(line), "<%d>", priority);
 
 	errno = saved; /* for %m */
-	n = vsnprintf(line + start, sizeof(line) - start, fmt, ap);
-	if (n < 0)
-		line[start] = '\0';
+	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
+		text[0] = '\0';
+	clean_line(text, sizeof(text));
+	is_cut = (size_t)snprintf(line + start, sizeof(line) - start, "%s", text) >= sizeof(line) - start;
 	len = strlen(line);
-	if (n >= 0 && (size_t)n > len - start)
-		memcpy(line + len - 3, "...", 3);
+	if (is_cut)
+		memcpy(line + len - MIN(len - start, 3), "...", MIN(len - start, 3));
 	/* Text of a traced process must not start a line, or a terminal sequence, of its own. */
 	for (size_t i = start; i < len; i++) {
 		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)

@@ -8,10 +8,13 @@
 #include <stdarg.h>
 
 #include "base/cleanup.h"
+#include "base/strbuf.h"
 
 /* As in syslog(3): 3 error, 4 warning, 5 notice, 6 info, 7 debug. Lines above the maximum are dropped. */
 void log_set_max(int priority);
 int log_max(void);
+/* Each line goes through it from now on: paths that a process chose may hold secrets. NULL: none. Not to log itself. */
+void log_set_clean(void (*clean)(const char *text, struct strbuf *sb, void *userdata), void *userdata);
 void log_line(int priority, const char *fmt, ...) _printf_(2, 3);
 void log_linev(int priority, const char *fmt, va_list ap) _printf_(2, 0);
 

@@ -54,31 +54,39 @@ void strbuf_addc(struct strbuf *sb, char c)
 	strbuf_add(sb, &c, 1);
 }
 
-void strbuf_addf(struct strbuf *sb, const char *fmt, ...)
+void strbuf_vaddf(struct strbuf *sb, const char *fmt, va_list ap)
 {
-	va_list ap;
+	va_list again;
 	int n;
 
 	if (!strbuf_reserve(sb, STRBUF_CAP_MIN))
 		return;
-	va_start(ap, fmt);
+	va_copy(again, ap);
 	n = vsnprintf(sb->buf + sb->len, sb->cap - sb->len, fmt, ap);
-	va_end(ap);
 	if (n >= 0 && (size_t)n >= sb->cap - sb->len) {
 		/* Cut: undo, and once more with the room it asked for. */
 		sb->buf[sb->len] = '\0';
-		if (!strbuf_reserve(sb, (size_t)n))
-			return;
-		va_start(ap, fmt);
-		n = vsnprintf(sb->buf + sb->len, sb->cap - sb->len, fmt, ap);
-		va_end(ap);
+		if (strbuf_reserve(sb, (size_t)n))
+			n = vsnprintf(sb->buf + sb->len, sb->cap - sb->len, fmt, again);
+		else
+			n = -1;
 	}
+	va_end(again);
 	if (n < 0) {
 		sb->buf[sb->len] = '\0';
 		sb->error = -ENOMEM;
 		return;
 	}
 	sb->len += (size_t)n;
+}
+
+void strbuf_addf(struct strbuf *sb, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	strbuf_vaddf(sb, fmt, ap);
+	va_end(ap);
 }
 
 void strbuf_truncate(struct strbuf *sb, size_t len)

@@ -2,6 +2,7 @@
 /* A growing string. Errors stick: append freely, ask once at the end. */
 #pragma once
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -20,6 +21,7 @@ void strbuf_add(struct strbuf *sb, const void *data, size_t len);
 void strbuf_adds(struct strbuf *sb, const char *s);
 void strbuf_addc(struct strbuf *sb, char c);
 void strbuf_addf(struct strbuf *sb, const char *fmt, ...) _printf_(2, 3);
+void strbuf_vaddf(struct strbuf *sb, const char *fmt, va_list ap) _printf_(2, 0);
 /* Shortens to len; no effect if it is shorter already. */
 void strbuf_truncate(struct strbuf *sb, size_t len);
 /* Empties but keeps the memory and clears the error. */

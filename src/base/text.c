@@ -131,7 +131,8 @@ void json_string(struct strbuf *sb, const char *s)
 			strbuf_addc(sb, (char)c);
 		} else if (c == '\n') {
 			strbuf_adds(sb, "\\n");
-		} else if (c < 0x20 || c == 0x7f) {
+		} else if (c < 0x20 || (c >= 0x7f && c <= 0x9f) || is_bidi_control(c)) {
+			/* Beyond what JSON asks for: people look at it on terminals. */
 			strbuf_addf(sb, "\\u%04x", c);
 		} else {
 			strbuf_add(sb, p + i, n);
@@ -184,8 +185,10 @@ void json_open(struct strbuf *sb)
 	strbuf_addc(sb, '{');
 }
 
-void json_limit(struct strbuf *sb, const char *name, uint64_t used, uint64_t max, uint64_t overflows)
+void json_limit(const char *name, uint64_t used, uint64_t max, uint64_t overflows, void *userdata)
 {
+	struct strbuf *sb = userdata;
+
 	json_open(sb);
 	json_str(sb, "name", name);
 	json_u64(sb, "used", used);

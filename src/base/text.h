@@ -15,7 +15,8 @@
  */
 void text_escape(struct strbuf *sb, const void *data, size_t len, size_t max);
 
-/* A JSON string with its quotes; input is any bytes, invalid UTF-8 becomes U+FFFD. */
+/* A JSON string with its quotes; input is any bytes, invalid UTF-8 becomes U+FFFD. All control characters and bidirectional
+ * controls are written as \uXXXX. */
 void json_string(struct strbuf *sb, const char *s);
 /* "key": with a comma before it unless the last character is { or [ . */
 void json_key(struct strbuf *sb, const char *key);
@@ -26,5 +27,5 @@ void json_bool(struct strbuf *sb, const char *key, int value);
 void json_known(struct strbuf *sb, const char *key, uint64_t value);
 /* Starts an object in an array, with a comma before it unless it is the first. */
 void json_open(struct strbuf *sb);
-/* An element of the status's list of limits. */
-void json_limit(struct strbuf *sb, const char *name, uint64_t used, uint64_t max, uint64_t overflows);
+/* An element of the status's list of limits; userdata: the struct strbuf it goes to. */
+void json_limit(const char *name, uint64_t used, uint64_t max, uint64_t overflows, void *userdata);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 #define HEAD "gpuxray bounds 1\n"
 #define ID_DIGITS 16
@@ -91,7 +92,7 @@ int bounds_write(const char *path, const char *text, size_t len)
 {
 	_cleanup_free_ char *path_new = NULL;
 	_cleanup_close_ int fd = -1;
-	int r = 0;
+	int r;
 
 	if (asprintf(&path_new, "%s.new", path) < 0) {
 		path_new = NULL;
@@ -102,16 +103,7 @@ int bounds_write(const char *path, const char *text, size_t len)
 	if (fd < 0)
 		return -errno;
 	/* Not synchronised: that waits for the disk, and what a crash of the host leaves is checked when it is read. */
-	while (len > 0 && r == 0) {
-		const ssize_t n = write(fd, text, len);
-
-		if (n < 0 && errno != EINTR)
-			r = -errno;
-		if (n > 0) {
-			text += n;
-			len -= (size_t)n;
-		}
-	}
+	r = file_write_all(fd, text, len);
 	if (r == 0 && rename(path_new, path) < 0)
 		r = -errno;
 	if (r < 0)

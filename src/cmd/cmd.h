@@ -5,6 +5,11 @@
 int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_test(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_memtrace(int argc, char **argv);
+int cmd_top(int argc, char **argv);
+int cmd_mon(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
+int cmd_report(int argc, char **argv);

@@ -83,6 +83,8 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *userdata)
 
 	daemon_drain(d);
 	daemon_check_books(d);
+	daemon_history_tick(d);
+	daemon_view_tick(d);
 	engine_tick(d->engine, d->now_ns, d->real_usec);
 	daemon_record_tick(d);
 	r = tracer_sweep(d->tracer);
@@ -153,7 +155,7 @@ static void report_cb(struct report *r, void *userdata)
 	struct daemon *d = userdata;
 
 	daemon_keep_said(d);
-	if (!daemon_adopt_hold(d, r))
+	if (!daemon_keep_hold(d, r))
 		reporter_push(d->reporter, r);
 }
 
@@ -208,6 +210,11 @@ static void forget_stack_cb(const struct stack *s, void *userdata)
 	resolver_forget_stack(((struct daemon *)userdata)->resolver, s->pid, s->key);
 }
 
+static void ended_cb(const struct process *p, void *userdata)
+{
+	daemon_view_ended(userdata, p);
+}
+
 static void user_cb(uint32_t pid, void *userdata)
 {
 	resolver_process(((struct daemon *)userdata)->resolver, pid, 0);
@@ -257,7 +264,7 @@ static int start_resolving(struct daemon *d)
 	return resolver_new(&o, &d->resolver);
 }
 
-/* After everything else of a turn: what was said is on its way, so that it must not be said anew by a later daemon. */
+/* After everything else of a turn. */
 static int on_turn(sd_event_source *s, void *userdata)
 {
 	daemon_keep_turn(userdata);
@@ -327,20 +334,28 @@ static int discard_cb(const struct record *r, void *userdata)
 	return 0;
 }
 
+static void clean_cb(const char *text, struct strbuf *sb, void *userdata)
+{
+	redact_text(((struct daemon *)userdata)->redact, text, sb);
+}
+
 static int start_reporting(struct daemon *d, struct ruleset **rules)
 {
 	_cleanup_errors_ struct errors errors = ERRORS_INIT;
 	struct reporter_options ro = { .sink = d->options->sink, .queue = d->settings->limits.queue,
 				       .records_per_minute = d->settings->limits.records_per_minute,
-				       .syslog_cee = d->settings->syslog_cee, .out_fd = STDOUT_FILENO,
-				       .write = d->options->recording.is_all ? discard_cb : NULL };
+				       .syslog = &d->settings->syslog, .out_fd = STDOUT_FILENO,
+				       .write = daemon_is_bare(d) ? discard_cb : NULL };
 	struct engine_ops ops = { .report = report_cb, .arm = arm_cb, .call_name = call_cb, .random_id = random_cb,
-				  .forget_stack = forget_stack_cb };
+				  .forget_stack = forget_stack_cb, .clean = clean_cb, .ended = ended_cb };
 	int r = redact_new(d->settings->redact, d->settings->redact_len, &errors, &d->redact);
 
 	errors_print(&errors, stderr);
 	if (r < 0)
 		return r;
+	redact_omit(d->redact, d->settings->omit);
+	log_set_clean(redact_cb, d->redact);
+	ops.omit = redact_omitted(d->redact);
 	ro.redact = d->redact;
 	ro.objects = d->objects;
 	r = reporter_new(&ro, &d->reporter);
@@ -355,6 +370,7 @@ static int start_reporting(struct daemon *d, struct ruleset **rules)
 		log_error("cannot start: %s", strerror(-r));
 		return r;
 	}
+	daemon_history_start(d);
 	r = daemon_record_start(d);
 	return r < 0 ? r : daemon_apply_rules(d, TAKE_PTR(*rules));
 }
@@ -380,8 +396,8 @@ static int add_sources(struct daemon *d)
 	r = sd_event_add_signal(d->event, NULL, SIGTERM, NULL, NULL);
 	if (r >= 0)
 		r = sd_event_add_signal(d->event, NULL, SIGINT, NULL, NULL);
-	if (r >= 0 && !(d->options->recording.is_all && is_ignored(SIGHUP)))
-		r = sd_event_add_signal(d->event, NULL, SIGHUP, d->options->recording.is_all ? NULL : on_reload, d);
+	if (r >= 0 && !(daemon_is_bare(d) && is_ignored(SIGHUP)))
+		r = sd_event_add_signal(d->event, NULL, SIGHUP, daemon_is_bare(d) ? NULL : on_reload, d);
 	if (r >= 0)
 		r = sd_event_add_io(d->event, &d->ring_source, tracer_fd(d->tracer), EPOLLIN, on_ring, d);
 	if (r >= 0)
@@ -406,19 +422,39 @@ static int add_sources(struct daemon *d)
 	return r;
 }
 
-static void status_cb(bool json, struct strbuf *sb, void *userdata)
+static int status_cb(struct status_client *c, const char *request, struct strbuf *sb, void *userdata)
 {
-	daemon_status_text(userdata, json, sb);
+	struct daemon *d = userdata;
+
+	if (strncmp(request, "view", 4) == 0)
+		return daemon_view_request(d, c, request, sb);
+	daemon_status_text(d, strcmp(request, "json") == 0, sb);
+	return STATUS_DONE;
 }
 
-static void serve_status(struct daemon *d)
+/* 0 or -errno. */
+static int serve_view(struct daemon *d)
 {
-	int r = status_server_new(d->event, d->options->socket, status_cb, d, &d->status);
+	int r = status_server_new(d->event, NULL, status_cb, d, &d->status);
 
+	return r < 0 ? r : status_server_add(d->status, d->options->view_fd);
+}
+
+static int serve_status(struct daemon *d)
+{
+	int r;
+
+	if (d->options->is_view)
+		return serve_view(d);
+	if (daemon_is_bare(d))
+		return 0;
+	r = status_server_new(d->event, d->options->socket, status_cb, d, &d->status);
 	if (r == -EADDRINUSE)
 		log_warning("%s: another gpuxray answers there; `gpuxray status` will show that one", d->options->socket);
 	else if (r < 0)
 		log_warning("%s: no status socket (%s)", d->options->socket, strerror(-r));
+	(void)daemon_metrics_start(d);
+	return 0;
 }
 
 static void daemon_done(struct daemon *d)
@@ -426,7 +462,9 @@ static void daemon_done(struct daemon *d)
 	size_t iter = 0;
 	void *value;
 
-	status_server_free(d->status);
+	daemon_metrics_stop(d);
+	status_server_free(TAKE_PTR(d->status)); /* whoever waits for an answer goes with it */
+	daemon_view_done(d);
 	sd_event_source_unref(d->ring_source);
 	sd_event_source_unref(d->mmap_source);
 	sd_event_source_unref(d->mmap_timer);
@@ -443,6 +481,7 @@ static void daemon_done(struct daemon *d)
 	resolver_free(d->resolver); /* it speaks to the tracer */
 	tracer_free(d->tracer);
 	daemon_keep_done(d);
+	free(d->refused);
 	objects_unref(d->objects);
 	allocators_free(d->allocators);
 	while (map64_next(&d->known, &iter, NULL, &value))
@@ -476,7 +515,7 @@ static int daemon_start(struct daemon *d)
 	r = calls_init(d->settings->calls, d->settings->calls_len);
 	if (r < 0)
 		log_error("cannot make the table of calls: %s", r == -E2BIG ? "too many in calls" : strerror(-r));
-	if (r == 0 && !d->options->recording.is_all)
+	if (r == 0 && !daemon_is_bare(d))
 		r = daemon_keep_start(d);
 	if (r == 0)
 		r = start_tracing(d);
@@ -484,7 +523,7 @@ static int daemon_start(struct daemon *d)
 		r = start_reporting(d, &rules);
 	if (r < 0)
 		return r;
-	if (!d->options->recording.is_all)
+	if (!daemon_is_bare(d))
 		daemon_adopt(d);
 	r = nvml_watch_new(NULL, d->settings->nvml_interval_ns, &d->nvml);
 	if (r < 0) {
@@ -498,8 +537,11 @@ static int daemon_start(struct daemon *d)
 		log_error("cannot set up the event loop: %s", strerror(-r));
 		return r;
 	}
-	if (!d->options->recording.is_all)
-		serve_status(d);
+	r = serve_status(d);
+	if (r < 0) {
+		log_error("cannot answer who asked: %s", strerror(-r));
+		return r;
+	}
 	say_start(d);
 	daemon_adopt_end(d);
 	daemon_notify_status(d);
@@ -524,6 +566,7 @@ int daemon_run(const struct daemon_options *o)
 		daemon_drain(&d);
 		daemon_resolved(&d);
 		daemon_keep_stop(&d);
+		engine_history_flush(d.engine, clock_monotonic_ns(), clock_real_usec());
 		daemon_say(&d, REPORT_STOP, SEVERITY_INFO, "gpuxray %s stopped after %llu events", GPUXRAY_VERSION,
 			   (unsigned long long)d.events);
 	}
@@ -535,6 +578,7 @@ int daemon_run(const struct daemon_options *o)
 	if (unwritten)
 		log_warning("%llu records could not be written", (unsigned long long)unwritten);
 	daemon_done(&d);
+	log_set_clean(NULL, NULL);
 	redact_free(d.redact);
 	return r;
 }

@@ -30,6 +30,10 @@ struct daemon_options {
 	const char *socket; /* of the status server */
 	bool no_multi, bare;
 	struct daemon_recording recording;
+	/* A tracer for the live command at the other end of view_fd: no rules, no records, no status, nothing kept; ends when
+	 * that end is closed. */
+	bool is_view;
+	int view_fd; /* the daemon takes it */
 };
 
 /* Runs until SIGTERM or SIGINT. 0 on a clean stop; on a failure of start-up the reason has been logged. */

@@ -383,24 +383,8 @@ void daemon_adopt(struct daemon *d)
 	daemon_keep_rewrite(d);
 }
 
-bool daemon_adopt_hold(struct daemon *d, struct report *r)
-{
-	struct report **more;
-
-	if (!d->kept.is_adopting)
-		return false;
-	more = realloc(d->kept.held, (d->kept.held_len + 1) * sizeof(*more));
-	if (!more)
-		return false;
-	d->kept.held = more;
-	more[d->kept.held_len++] = r;
-	return true;
-}
-
 void daemon_adopt_end(struct daemon *d)
 {
 	d->kept.is_adopting = false;
-	for (size_t i = 0; i < d->kept.held_len; i++)
-		reporter_push(d->reporter, d->kept.held[i]);
-	d->kept.held_len = 0;
+	daemon_keep_turn(d);
 }

@@ -11,7 +11,6 @@
 #include "cmd/daemon_internal.h"
 #include "model/process.h"
 #include "proc/procfs.h"
-#include "proc/user_name.h"
 #include "trace/calls.h"
 
 /* First sight of a process: who it is, while it is there to be asked. */
@@ -58,14 +57,13 @@ void daemon_end(struct daemon *d, uint32_t pid, uint64_t start_ns)
 
 void daemon_rename_users(struct daemon *d)
 {
-	struct user_names_stats stats;
+	const uint64_t names = identity_late_names();
 	struct process *p;
 	size_t iter, n = 0;
 
-	user_name_stats(&stats);
-	if (stats.answers == d->names_seen && !d->rename_iter)
+	if (names == d->names_seen && !d->rename_iter)
 		return;
-	d->names_seen = stats.answers;
+	d->names_seen = names;
 	iter = d->rename_iter;
 	d->rename_iter = 0;
 	while ((p = engine_next_process(d->engine, &iter))) {

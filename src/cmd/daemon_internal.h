@@ -7,6 +7,7 @@
 #include "base/map64.h"
 #include "cmd/daemon.h"
 #include "cmd/daemon_keep.h"
+#include "cmd/daemon_view.h"
 #include "cmd/resync.h"
 #include "cmd/status_server.h"
 #include "proc/nvml.h"
@@ -15,6 +16,7 @@
 #include "trace/library.h"
 #include "trace/mmap_watch.h"
 #include "trace/tracer.h"
+#include "view/view.h"
 
 #define TICK_NS NSEC_PER_SEC
 #define DRAIN_EVENTS_MAX 65536
@@ -76,6 +78,8 @@ struct daemon {
 	struct gpu_snapshot gpus; /* latest; empty until read */
 	struct driver_watch driver;
 	struct status_server *status;
+	struct daemon_views views;
+	struct metrics_server *metrics; /* NULL = neither listener nor file */
 	sd_event *event;
 	sd_event_source *ring_source, *mmap_source, *mmap_timer, *drain_timer, *tick_timer;
 	struct daemon_keep kept; /* across a restart */
@@ -86,9 +90,12 @@ struct daemon {
 	struct known *last; /* of the last event */
 	uint64_t lost_seen; /* COUNTER_LOST at the last tick */
 	uint64_t events;
+	uint64_t boot_offset_ns; /* the boot clock is so much ahead of the monotonic one */
+	uint64_t asleep_ns;	 /* a suspend that the next health record tells of, 0 = none */
 	uint64_t started_ns, health_ns, sweep_ns, status_ns;
 	uint64_t real_usec, now_ns; /* of the drain in progress */
 	char digest[17];
+	char *refused; /* why the last reload was, file and line; NULL: it was not. It stays in the unit's status */
 	size_t rule_count;
 	bool drain_again; /* a bound was passed before it was armed */
 	bool libraries_said;
@@ -98,6 +105,12 @@ struct daemon {
 	size_t check_iter; /* where the comparison of books goes on */
 	size_t name_iter;  /* where the naming of devices goes on */
 };
+
+/* It serves one command, with neither rules nor records nor a state that is kept. */
+static inline bool daemon_is_bare(const struct daemon *d)
+{
+	return d->options->recording.is_all || d->options->is_view;
+}
 
 /* daemon_events.c */
 void daemon_drain(struct daemon *d);
@@ -147,6 +160,28 @@ void daemon_record_tick(struct daemon *d);
 /* 0 or the error of the file, which has been said. */
 int daemon_record_stop(struct daemon *d);
 
+/* daemon_history.c: samples of what processes hold, and that the host slept */
+void daemon_history_start(struct daemon *d);
+/* Before the engine's tick. */
+void daemon_history_tick(struct daemon *d);
+/* Members of the health record and of the status's limits. */
+void daemon_history_details(struct daemon *d, struct strbuf *sb);
+void daemon_history_limit(struct daemon *d, limit_fn fn, void *userdata);
+
+/* daemon_view.c */
+/* All of it as plain values, of stacks their ids alone. 0 or -ENOMEM; the caller frees *ret. */
+int daemon_view(struct daemon *d, const struct view_query *q, struct view **ret);
+/* The question of a session; as a status_fn. */
+int daemon_view_request(struct daemon *d, struct status_client *c, const char *request, struct strbuf *sb);
+/* The process is about to be forgotten by the engine. */
+void daemon_view_ended(struct daemon *d, const struct process *p);
+void daemon_view_tick(struct daemon *d);
+void daemon_view_done(struct daemon *d);
+
+/* daemon_metrics.c: the daemon's own listener and text file. 0 or -errno after saying why: the daemon does without. */
+int daemon_metrics_start(struct daemon *d);
+void daemon_metrics_stop(struct daemon *d);
+
 /* daemon_pools.c: members of the status */
 void daemon_pools_json(struct daemon *d, struct strbuf *sb);
 
@@ -159,5 +194,7 @@ int daemon_read_rules(struct daemon *d, struct errors *errors, struct ruleset **
 int daemon_apply_rules(struct daemon *d, struct ruleset *rs);
 /* Refused rules never replace working ones. */
 int daemon_reload_rules(struct daemon *d);
+/* The limits of the edges; the engine has its own. */
+void daemon_each_limit(struct daemon *d, limit_fn fn, void *userdata);
 void daemon_status_text(struct daemon *d, bool json, struct strbuf *sb);
 void daemon_notify_status(struct daemon *d);

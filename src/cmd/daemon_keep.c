@@ -182,18 +182,45 @@ static void add_incidents(struct daemon *d, bool is_new_file)
 	add(d, KEPT_INCIDENTS, &sb);
 }
 
+static void release_held(struct daemon *d)
+{
+	for (size_t i = 0; i < d->kept.held_len; i++)
+		reporter_push(d->reporter, d->kept.held[i]);
+	d->kept.held_len = 0;
+}
+
 void daemon_keep_said(struct daemon *d)
 {
 	d->kept.has_said = true;
 }
 
+/* What is said of an incident waits for the state to have it. If the daemon is killed in between, the next one goes on
+ * with the incident, by the same id, and says it as a repeat; said first, it would be told anew under another id, and the
+ * one that was said would have no end. What is said after one that waits is behind it. */
+bool daemon_keep_hold(struct daemon *d, struct report *r)
+{
+	struct report **more;
+
+	if (!d->kept.is_adopting && (!d->kept.state || (r->state == STATE_NONE && d->kept.held_len == 0)))
+		return false;
+	more = realloc(d->kept.held, (d->kept.held_len + 1) * sizeof(*more));
+	if (!more) {
+		release_held(d);
+		return false;
+	}
+	d->kept.held = more;
+	more[d->kept.held_len++] = r;
+	return true;
+}
+
 void daemon_keep_turn(struct daemon *d)
 {
-	if (!d->kept.state)
-		return;
-	if (d->kept.has_said)
-		add_incidents(d, false);
-	state_flush(d->kept.state);
+	if (d->kept.state) {
+		if (d->kept.has_said)
+			add_incidents(d, false);
+		state_flush(d->kept.state);
+	}
+	release_held(d);
 }
 
 static void add_process(struct daemon *d, struct process *p)
@@ -262,11 +289,12 @@ void daemon_keep_tick(struct daemon *d)
 void daemon_keep_stop(struct daemon *d)
 {
 	daemon_bounds_stop(d);
-	if (!d->kept.state)
-		return;
-	write_totals(d);
-	add_incidents(d, false);
-	state_flush(d->kept.state);
+	if (d->kept.state) {
+		write_totals(d);
+		add_incidents(d, false);
+		state_flush(d->kept.state);
+	}
+	release_held(d);
 }
 
 void daemon_keep_done(struct daemon *d)

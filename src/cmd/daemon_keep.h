@@ -25,7 +25,7 @@ struct daemon_keep {
 	size_t processes; /* known from before */
 	bool has_said; /* the incidents may have changed */
 	bool is_adopting;
-	struct report **held; /* of the adoption: they are said after the start */
+	struct report **held; /* they wait for the state to be written; those of the adoption for the start */
 	size_t held_len;
 	struct {
 		char *path; /* NULL: no folder that outlives us */
@@ -43,6 +43,8 @@ void daemon_keep_stack(struct daemon *d, const struct stack *s);
 void daemon_keep_ordinal(struct daemon *d, uint32_t pid, uint64_t start_ns, int ordinal, const char *uuid);
 /* Something has been said: at the end of this turn of the loop the incidents are written. */
 void daemon_keep_said(struct daemon *d);
+/* Whether r has to wait for that; then it is taken. */
+bool daemon_keep_hold(struct daemon *d, struct report *r);
 void daemon_keep_turn(struct daemon *d);
 void daemon_keep_tick(struct daemon *d);
 /* The last words before a stop. */
@@ -63,11 +65,9 @@ void daemon_bounds_stop(struct daemon *d);
 /* After tracing and the engine have been started: what is known from before. Reports are held until daemon_adopt_end(). */
 void daemon_adopt(struct daemon *d);
 void daemon_adopt_end(struct daemon *d);
-/* A report of the adoption; takes it and says true. */
-bool daemon_adopt_hold(struct daemon *d, struct report *r);
 
 /* What daemon_keep.c writes and daemon_adopt.c reads. */
-#define KEPT_VERSION 2
+#define KEPT_VERSION 3
 #define BOOT_ID_LEN 36
 /* Of the running kernel; zeros where it cannot be read. */
 void boot_id(char ret[BOOT_ID_LEN]);

@@ -43,7 +43,7 @@ int daemon_record_start(struct daemon *d)
 	const struct daemon_recording *o = &d->options->recording;
 	struct recorder_options ro = { .path = o->path, .pids = d->options->pids, .pids_len = d->options->pids_len,
 				       .identity = o->identity, .start_ns = d->started_ns, .objects = d->objects,
-				       .call_name = call_cb };
+				       .redact = d->redact, .call_name = call_cb };
 	int r = o->is_all ? note_pids(d) : 0;
 
 	if (r < 0 || !o->path)

@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "cmd/daemon_internal.h"
 #include "model/process.h"
+#include "proc/container_name.h"
 #include "proc/user_name.h"
 #include "trace/calls.h"
 
@@ -33,8 +34,9 @@ static void details(struct daemon *d, struct strbuf *sb)
 	strbuf_addf(sb, "GPUXRAY_LIBRARIES=%zu\n", libraries_count(d->libraries));
 	strbuf_addf(sb, "GPUXRAY_EVENTS=%llu\n", (unsigned long long)c[COUNTER_EVENTS]);
 	strbuf_addf(sb, "GPUXRAY_LOST_EVENTS=%llu\nGPUXRAY_EXACT=%d\n", (unsigned long long)c[COUNTER_LOST], t.exact);
-	strbuf_addf(sb, "GPUXRAY_RECORDS_WRITTEN=%llu\nGPUXRAY_RECORDS_DROPPED=%llu\n", (unsigned long long)rs.written,
-		    (unsigned long long)(rs.dropped + rs.failed));
+	/* How many were written the writer adds, who knows. */
+	strbuf_addf(sb, "GPUXRAY_RECORDS_DROPPED=%llu\n", (unsigned long long)(rs.dropped + rs.failed));
+	daemon_history_details(d, sb);
 	for (int i = COUNTER_LOST + 1; i < COUNTER_MAX; i++)
 		if (c[i]) {
 			char name[64];
@@ -89,7 +91,9 @@ void daemon_notify_status(struct daemon *d)
 	char bytes[FORMAT_UNITS_MAX];
 
 	engine_totals(d->engine, &t);
-	if (!libraries_count(d->libraries))
+	if (d->refused)
+		(void)sd_notifyf(0, "STATUS=Reload refused: %s", d->refused);
+	else if (!libraries_count(d->libraries))
 		(void)sd_notifyf(0, "STATUS=Waiting for a process to load the GPU driver library, %zu rules", d->rule_count);
 	else
 		(void)sd_notifyf(0, "STATUS=%llu processes, %s live, %llu firing, %llu lost", (unsigned long long)t.processes,
@@ -102,7 +106,7 @@ int daemon_read_rules(struct daemon *d, struct errors *errors, struct ruleset **
 	bool own = d->options->rules_len > 0;
 	int r;
 
-	if (d->options->recording.is_all)
+	if (daemon_is_bare(d))
 		return ruleset_parse("record", "version = 1;\nrules = ();\n", errors, ret);
 	r = ruleset_load("", own ? d->options->rules : d->settings->rules,
 			     own ? d->options->rules_len : d->settings->rules_len, errors, ret);
@@ -139,16 +143,18 @@ int daemon_reload_rules(struct daemon *d)
 	const struct error *first = NULL;
 	int r = daemon_read_rules(d, &errors, &rs);
 
+	free(TAKE_PTR(d->refused));
 	if (r == 0)
 		return daemon_apply_rules(d, TAKE_PTR(rs));
 	for (size_t i = 0; i < errors.len && !first; i++)
 		if (!errors.list[i].is_warning)
 			first = &errors.list[i];
-	(void)sd_notifyf(0, "STATUS=Reload refused: %s:%d: %s", first ? first->file : "rules", first ? first->line : 0,
-			 first ? first->text : strerror(-r));
-	daemon_say(d, REPORT_RELOAD, SEVERITY_ERROR, "reload refused, the old rules stay: %s:%d: %s (%zu errors)",
-		   first ? first->file : "rules", first ? first->line : 0, first ? first->text : strerror(-r),
-		   errors.error_count);
+	if (asprintf(&d->refused, "%s:%d: %s", first ? first->file : "rules", first ? first->line : 0,
+		     first ? first->text : strerror(-r)) < 0)
+		d->refused = NULL;
+	daemon_notify_status(d);
+	daemon_say(d, REPORT_RELOAD, SEVERITY_ERROR, "reload refused, the old rules stay: %s (%zu errors)",
+		   d->refused ?: strerror(ENOMEM), errors.error_count);
 	return r;
 }
 
@@ -157,11 +163,13 @@ static void libraries_json(struct daemon *d, struct strbuf *sb)
 	json_key(sb, "libraries");
 	strbuf_addc(sb, '[');
 	for (size_t i = 0; i < libraries_count(d->libraries); i++) {
+		_cleanup_strbuf_ struct strbuf path = STRBUF_INIT;
 		struct library_info l;
 
 		libraries_get(d->libraries, i, &l);
+		redact_text(d->redact, l.path, &path);
 		strbuf_adds(sb, i ? ",{" : "{");
-		json_str(sb, "path", l.path);
+		json_str(sb, "path", strbuf_str(&path));
 		json_u64(sb, "inode", l.inode);
 		json_u64(sb, "calls_found", l.stats.found);
 		json_u64(sb, "calls_wanted", l.stats.wanted);
@@ -227,12 +235,12 @@ static void counters_json(struct daemon *d, struct strbuf *sb)
 	json_u64(sb, "kernel_memory_bytes_max", tracer_memory_bytes(d->tracer));
 }
 
-/* The limits of the edges, behind the engine's in its list, which is the last member. */
-static void limits_json(struct daemon *d, struct strbuf *sb)
+void daemon_each_limit(struct daemon *d, limit_fn fn, void *userdata)
 {
 	const struct limits *l = &d->settings->limits;
 	struct reporter_stats rs = {};
 	struct user_names_stats names;
+	struct container_names_stats containers;
 	struct state_stats kept;
 	struct resolver_stats st;
 	struct engine_totals t;
@@ -245,22 +253,23 @@ static void limits_json(struct daemon *d, struct strbuf *sb)
 	(void)tracer_counters(d->tracer, c);
 	reporter_stats(d->reporter, &rs);
 	resolver_stats(d->resolver, &st);
-	strbuf_truncate(sb, sb->len - 1);
 	/* The kernel's table of processes has the same size and is full first: calls of further processes are not seen. */
-	json_limit(sb, "kernel_processes", d->known.len, l->processes, c[COUNTER_PROCESS_FULL]);
-	json_limit(sb, "live_allocations", live, l->live_allocations, c[COUNTER_LIVE_FULL] + c[COUNTER_LIVE_SHARE]);
+	fn("kernel_processes", d->known.len, l->processes, c[COUNTER_PROCESS_FULL], userdata);
+	fn("live_allocations", live, l->live_allocations, c[COUNTER_LIVE_FULL] + c[COUNTER_LIVE_SHARE], userdata);
 	engine_totals(d->engine, &t);
-	json_limit(sb, "sites", MAX(t.sites, t.stacks), l->sites, t.overflow_all);
-	json_limit(sb, "queue", rs.queued, l->queue, rs.dropped);
-	json_limit(sb, "stacks_per_second", tracer_copies(d->tracer, clock_monotonic_ns()) / STACK_BURST_SEC,
-		  l->stacks_per_second, c[COUNTER_STACK_SAMPLED]);
-	json_limit(sb, "learned_stacks", st.nodes, l->learned_stacks, st.relearned);
-	json_limit(sb, "libraries", libraries_count(d->libraries), l->libraries, libraries_overflows(d->libraries));
+	fn("sites", MAX(t.sites, t.stacks), l->sites, t.overflow_all, userdata);
+	fn("queue", rs.queued, l->queue, rs.dropped, userdata);
+	daemon_history_limit(d, fn, userdata);
+	fn("stacks_per_second", tracer_copies(d->tracer, clock_monotonic_ns()) / STACK_BURST_SEC,
+		  l->stacks_per_second, c[COUNTER_STACK_SAMPLED], userdata);
+	fn("learned_stacks", st.nodes, l->learned_stacks, st.relearned, userdata);
+	fn("libraries", libraries_count(d->libraries), l->libraries, libraries_overflows(d->libraries), userdata);
 	user_name_stats(&names);
-	json_limit(sb, "user_names", names.used, USER_NAMES_MAX, names.overflows + names.evictions);
+	fn("user_names", names.used, USER_NAMES_MAX, names.overflows + names.evictions, userdata);
+	container_name_stats(&containers);
+	fn("container_names", containers.used, CONTAINER_NAMES_MAX, containers.overflows + containers.evictions, userdata);
 	daemon_keep_stats(d, &kept);
-	json_limit(sb, "state_bytes", kept.bytes, STATE_FILE_MAX, kept.left_out + kept.failures);
-	strbuf_addc(sb, ']');
+	fn("state_bytes", kept.bytes, STATE_FILE_MAX, kept.left_out + kept.failures, userdata);
 }
 
 static void status_json(struct daemon *d, struct strbuf *sb)
@@ -283,7 +292,10 @@ static void status_json(struct daemon *d, struct strbuf *sb)
 	json_u64(sb, "rules_loaded", d->rule_count);
 	json_str(sb, "rules_digest", d->digest);
 	engine_status_json(d->engine, sb, clock_monotonic_ns());
-	limits_json(d, sb);
+	/* Behind the engine's in its list, which is the last member. */
+	strbuf_truncate(sb, sb->len - 1);
+	daemon_each_limit(d, json_limit, sb);
+	strbuf_addc(sb, ']');
 	strbuf_adds(sb, "}\n");
 }
 
@@ -323,7 +335,8 @@ void daemon_status_text(struct daemon *d, bool json, struct strbuf *sb)
 		struct library_info l;
 
 		libraries_get(d->libraries, i, &l);
-		strbuf_addf(sb, "%s: %zu calls probed%s%s", l.path, l.stats.found, l.error ? ", failed: " : "",
+		redact_text(d->redact, l.path, sb);
+		strbuf_addf(sb, ": %zu calls probed%s%s", l.stats.found, l.error ? ", failed: " : "",
 			    l.error ? strerror(-l.error) : "");
 		if (l.stats.unknown_count)
 			strbuf_addf(sb, "; %zu unknown memory calls, not counted: %s", l.stats.unknown_count, l.stats.unknown);

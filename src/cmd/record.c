@@ -37,7 +37,7 @@ static void usage(FILE *f)
 		"                      that a recording can be shared. Stacks name functions and files in any case\n"
 		"      --library PATH  a further driver library to probe, repeatable\n"
 		"      --config FILE   configuration (default /etc/gpuxray/gpuxray.conf, which may be absent)\n"
-		"  -v, --verbose\n"
+		"  -v, --verbose       what the daemon says of itself too, not warnings and errors alone\n"
 		"  -h, --help\n");
 }
 
@@ -110,22 +110,6 @@ static int parse(int argc, char **argv, struct arguments *a)
 	return r;
 }
 
-static int merge_libraries(struct settings *s, const struct arguments *a)
-{
-	char **more = realloc(s->libraries, (s->libraries_len + a->libraries_len + 1) * sizeof(*more));
-
-	if (!more)
-		return -ENOMEM;
-	s->libraries = more;
-	for (size_t i = 0; i < a->libraries_len; i++) {
-		more[s->libraries_len] = strdup(a->libraries[i]);
-		if (!more[s->libraries_len])
-			return -ENOMEM;
-		s->libraries_len++;
-	}
-	return 0;
-}
-
 static void say_end(const struct recorder_stats *s, const char *path)
 {
 	char bytes[FORMAT_UNITS_MAX];
@@ -150,7 +134,7 @@ int cmd_record(int argc, char **argv)
 	if (r == 0)
 		r = settings_load("", a.config, &errors, &settings);
 	if (r == 0)
-		r = merge_libraries(&settings, &a);
+		r = settings_add_libraries(&settings, a.libraries, a.libraries_len);
 	errors_print(&errors, stderr);
 	if (r < 0) {
 		log_error("cannot start with this configuration%s", r == -ENOMEM ? ": out of memory" : "");

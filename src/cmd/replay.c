@@ -369,6 +369,11 @@ static const char *stack_cb(uint64_t stack, void *userdata)
 	return trace_stack(((struct replay *)userdata)->first, stack);
 }
 
+static void clean_cb(const char *text, struct strbuf *sb, void *userdata)
+{
+	redact_text(((struct replay *)userdata)->redact, text, sb);
+}
+
 /* ---- the replay */
 
 static void show_progress(const struct replay *p, bool is_last)
@@ -447,6 +452,8 @@ static int prepare(struct replay *p, struct errors *errors, struct ruleset **ret
 	if (r == 0)
 		r = redact_new(p->settings.redact, p->settings.redact_len, errors, &p->redact);
 	if (r == 0)
+		redact_omit(p->redact, p->settings.omit);
+	if (r == 0)
 		r = p->sink_kind == SINK_JSON ? sink_json_open(STDOUT_FILENO, &p->sink) :
 						sink_text_open(STDOUT_FILENO, &p->sink);
 	if (r == 0)
@@ -474,7 +481,8 @@ static void say_end(const struct replay *p)
 static int replay(struct replay *p, struct errors *errors)
 {
 	_cleanup_(ruleset_freep) struct ruleset *rules = NULL;
-	struct player_options o = { .stretch = p->stretch, .report = report_cb, .stack = stack_cb, .userdata = p };
+	struct player_options o = { .stretch = p->stretch, .report = report_cb, .stack = stack_cb, .clean = clean_cb,
+				    .userdata = p };
 	int r = prepare(p, errors, &rules);
 
 	if (r == 0)
@@ -485,6 +493,7 @@ static int replay(struct replay *p, struct errors *errors)
 	o.clock = *trace_clock(p->first);
 	o.has_sites = p->has_sites;
 	o.has_ticks = p->has_ticks;
+	o.omit = redact_omitted(p->redact);
 	r = player_new(&o, TAKE_PTR(rules), &p->player);
 	if (r == 0)
 		r = pass_second(p, errors);

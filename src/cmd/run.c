@@ -118,27 +118,6 @@ static int parse(int argc, char **argv, struct arguments *a)
 	return r;
 }
 
-/* Libraries of the command line join those of the configuration. */
-static int merge_libraries(struct settings *s, const struct list *l)
-{
-	char **more;
-
-	if (!l->len)
-		return 0;
-	more = realloc(s->libraries, (s->libraries_len + l->len) * sizeof(*more));
-	if (!more)
-		return -ENOMEM;
-	s->libraries = more;
-	for (size_t i = 0; i < l->len; i++) {
-		char *copy = strdup(l->items[i]);
-
-		if (!copy)
-			return -ENOMEM;
-		s->libraries[s->libraries_len++] = copy;
-	}
-	return 0;
-}
-
 int cmd_run(int argc, char **argv)
 {
 	_cleanup_(settings_done) struct settings settings = {};
@@ -154,7 +133,7 @@ int cmd_run(int argc, char **argv)
 	if (r == 0)
 		r = settings_load("", a.config, &errors, &settings);
 	if (r == 0)
-		r = merge_libraries(&settings, &a.libraries);
+		r = settings_add_libraries(&settings, a.libraries.items, a.libraries.len);
 	errors_print(&errors, stderr);
 	if (r < 0) {
 		log_error("cannot start with this configuration%s", r == -ENOMEM ? ": out of memory" : "");

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/map64.h"
 #include "base/strbuf.h"
@@ -152,28 +153,13 @@ static void failed(struct state_file *s, int error)
 			    s->path, strerror(-error));
 }
 
-static int write_all(int fd, const char *data, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, data, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		data += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 void state_flush(struct state_file *s)
 {
 	const int fd = s->fd_new >= 0 ? s->fd_new : s->fd;
 	int r = s->buf.error;
 
 	if (fd >= 0 && r == 0 && s->buf.len)
-		r = write_all(fd, s->buf.buf, s->buf.len);
+		r = file_write_all(fd, s->buf.buf, s->buf.len);
 	strbuf_reset(&s->buf);
 	if (r == 0)
 		return;

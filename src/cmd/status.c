@@ -9,9 +9,12 @@
 
 static void usage(FILE *f)
 {
-	fprintf(f, "Usage: gpuxray status [-j|--json] [--socket PATH]\n"
-		   "Asks the running daemon: processes, live bytes, pending and firing rules, losses.\n"
-		   "Exit status 1 when none is running.\n");
+	fprintf(f, "Usage: gpuxray status [OPTION]...\n"
+		   "Asks the running daemon: processes, live bytes, pending and firing rules, losses.\n\n"
+		   "  -j, --json         one JSON object, with all counters and limits\n"
+		   "      --socket PATH  where the daemon answers (default /run/gpuxray/status.sock)\n"
+		   "  -h, --help\n\n"
+		   "Exit status: 0; 1 when no daemon answers.\n");
 }
 
 int cmd_status(int argc, char **argv)

@@ -18,6 +18,7 @@ struct device {
 	uint64_t total_bytes, used_bytes; /* UINT64_MAX = not known */
 	uint64_t live[CLASS_MAX]; /* of all traced processes */
 	uint32_t refs;	/* ordinals of processes that mean this device */
+	uint64_t sampled_ns; /* when all its holders were last told, rule/sample.c */
 	bool is_known;	/* the driver has named it: stays though nobody uses it */
 	bool is_told;	/* ... since the last engine_end_devices() */
 };

@@ -13,11 +13,18 @@ static const size_t texts[] = {
 	offsetof(struct identity, user_unit), offsetof(struct identity, slice),	  offsetof(struct identity, container),
 	offsetof(struct identity, runtime),   offsetof(struct identity, pod),	  offsetof(struct identity, slurm_job),
 	offsetof(struct identity, parent),    offsetof(struct identity, tag),
+	offsetof(struct identity, pod_name),  offsetof(struct identity, pod_namespace),
+	offsetof(struct identity, container_name),
 };
 
 static char **text_at(struct identity *id, size_t i)
 {
 	return (char **)((char *)id + texts[i]);
+}
+
+char **identity_text(struct identity *id, size_t i)
+{
+	return i < ARRAY_SIZE(texts) ? text_at(id, i) : NULL;
 }
 
 struct identity *identity_new(void)

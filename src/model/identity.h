@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -29,6 +30,8 @@ struct identity {
 	char *container; /* 64 hex digits or the runtime's name for it */
 	char *runtime;	 /* of the container: "docker", "containerd", "cri-o", "podman", "lxc", "systemd-nspawn" */
 	char *pod;	 /* Kubernetes pod uid */
+	char *pod_name, *pod_namespace; /* of Kubernetes; both or none */
+	char *container_name; /* what its runtime or pod calls it; where that is the id, as with lxc, only there */
 	char *slice;	 /* innermost systemd slice above the unit */
 	char *slurm_job; /* "1234", with its step "1234.batch", "1234.0" */
 	char *parent;	 /* comm of the parent */
@@ -46,6 +49,8 @@ struct identity *identity_new(void);
 struct identity *identity_bare(uint32_t pid, uint64_t start_ns);
 /* A copy that may still be changed. NULL when out of memory. */
 struct identity *identity_copy(const struct identity *id);
+/* The place of each text in turn, from i = 0 on; NULL behind the last. */
+char **identity_text(struct identity *id, size_t i);
 struct identity *identity_ref(struct identity *id);
 void identity_unref(struct identity *id); /* accepts NULL */
 DEFINE_CLEANUP(struct identity, identity_unref)

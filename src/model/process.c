@@ -152,6 +152,47 @@ static int process_book(struct process *p, const struct event *ev, const struct 
 	return r;
 }
 
+static void widen(struct held_range *r, uint64_t held, uint64_t time_ns)
+{
+	if (held < r->low)
+		r->low = held;
+	if (held > r->high) {
+		r->high = held;
+		r->high_ns = time_ns;
+		r->high_usec = 0;
+	}
+}
+
+void process_begin_look(struct process_device *pd, uint64_t time_ns)
+{
+	pd->look = (struct held_range){ .low = pd->held, .high = pd->held, .high_ns = time_ns };
+	pd->look_ns = time_ns;
+}
+
+void process_begin_ranges(struct process_device *pd, uint64_t time_ns)
+{
+	process_begin_look(pd, time_ns);
+	pd->since = pd->look;
+}
+
+void process_note_held(struct process_device *pd, uint64_t time_ns)
+{
+	pd->held = sat_sum(pd->live, CLASS_DEVICE_MASK);
+	widen(&pd->look, pd->held, time_ns);
+	widen(&pd->since, pd->held, time_ns);
+	if (pd->held > pd->peak_bytes) {
+		pd->peak_bytes = pd->held;
+		pd->peak_ns = time_ns;
+	}
+}
+
+/* Between begin and end of a rebuild totals mean nothing. */
+static void note_change(struct process *p, const struct event *ev, const struct change *c)
+{
+	if (c->slot >= 0 && IS_DEVICE_CLASS(ev->class) && !p->is_rebuilding)
+		process_note_held(&p->devices[c->slot], ev->time_ns);
+}
+
 int process_restore(struct process *p, const struct event *ev, const struct limits *limits, struct change *ret)
 {
 	struct stack_entry *e;
@@ -180,6 +221,7 @@ int process_alloc(struct process *p, const struct event *ev, const struct limits
 	if (e)
 		process_name_stack(p, e, ev->stack);
 	ret->site->alloc_count++;
+	note_change(p, ev, ret);
 	if (p->live_bytes > p->peak_bytes && !p->is_rebuilding) {
 		p->peak_bytes = p->live_bytes;
 		p->peak_ns = ev->time_ns;
@@ -216,6 +258,8 @@ int process_free(struct process *p, const struct event *ev, struct change *ret)
 		ret->device_bytes = sat_sub(&p->devices[ret->slot].live[ev->class], ev->bytes);
 	if (IS_DEVICE_CLASS(ev->class))
 		p->live_bytes = sat_sum(p->live, CLASS_DEVICE_MASK);
+
+	note_change(p, ev, ret);
 
 	process_free_site(p, ev, ret);
 	return 0;

@@ -67,6 +67,21 @@ struct process_device {
 	struct device *device; /* NULL until its uuid is known */
 	uint64_t live[CLASS_MAX];
 	uint64_t driver_bytes; /* UINT64_MAX = not known */
+	uint64_t held;	       /* of live, the classes in CLASS_DEVICE_MASK */
+	/* Of held, for the history: since the look before, since the sample before, and for life. Times of the event clock. */
+	struct held_range {
+		uint64_t low, high, high_ns;
+		uint64_t high_usec; /* wall clock of high_ns, 0 = not asked yet; rule/sample.c keeps it */
+	} look, since;
+	uint64_t look_ns; /* when look began */
+	uint64_t peak_bytes;
+	uint64_t peak_ns;   /* of one that peak_usec does not tell of yet, else 0 */
+	uint64_t peak_usec; /* wall clock; rule/sample.c keeps it */
+	/* What the last sample said; samples 0 = none has. ns: where the range "since" begins, 0 = where the process was seen. */
+	struct held_said {
+		uint64_t low, high, held, driver_bytes, ns;
+		uint32_t samples;
+	} said;
 };
 
 #define PROCESS_DEVICE_DRIVER (-2)
@@ -191,6 +206,21 @@ int process_driver_slot(struct process *p, struct device *dev, bool *ret_is_new)
 bool process_holds_memory(const struct process *p);
 /* The slot with most bytes of these classes whose device has a uuid, else any; -1 = none. */
 int process_main_device(const struct process *p, uint32_t classes);
+/* What the driver reports beyond what is traced; UINT64_MAX where it reports nothing, 0 where it reports less. */
+uint64_t process_untracked_bytes(const struct process *p);
+/* A device once, though the process may have memory on it by its ordinal, by none, and by the driver's word. */
+struct process_on_device {
+	const struct device *device; /* NULL = not known */
+	int ordinal;		     /* -1 = not known */
+	uint64_t live_bytes, driver_bytes; /* driver_bytes UINT64_MAX = not known */
+};
+/* ... from slot first on; false: it was told at an earlier slot, or is not used any more. */
+bool process_on_device(const struct process *p, size_t first, struct process_on_device *ret);
+/* What it holds on a device has changed: its ranges follow. */
+void process_note_held(struct process_device *pd, uint64_t time_ns);
+/* The range since the look before, or both, begin now, with what is held now. */
+void process_begin_look(struct process_device *pd, uint64_t time_ns);
+void process_begin_ranges(struct process_device *pd, uint64_t time_ns);
 /* A failed allocation: counts, and names its stack. */
 void process_fail(struct process *p, const struct event *ev);
 

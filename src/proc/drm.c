@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The cards, and what the parts of drm_read share. */
-#include "proc/drm.h"
-
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -25,6 +23,15 @@ void drm_small_file(int dir_fd, const char *path, char *ret, size_t size)
 		len--;
 	memcpy(ret, text, len);
 	ret[len] = '\0';
+}
+
+uint64_t drm_small_number(int dir_fd, const char *path)
+{
+	char text[32];
+	uint64_t v;
+
+	drm_small_file(dir_fd, path, text, sizeof(text));
+	return parse_u64(text, &v) == 0 ? v : UINT64_MAX;
 }
 
 /* The last part of where a link points to, "" when it does not fit or is no link. */
@@ -54,15 +61,6 @@ static bool is_our_driver(const char *driver)
 static bool is_integrated(const struct gpu_device *d)
 {
 	return (strcmp(d->driver, "i915") == 0 || strcmp(d->driver, "xe") == 0) && strcmp(d->pci, "0000:00:02.0") == 0;
-}
-
-static uint64_t sysfs_bytes(int dir_fd, const char *path)
-{
-	char text[32];
-	uint64_t v;
-
-	drm_small_file(dir_fd, path, text, sizeof(text));
-	return parse_u64(text, &v) == 0 ? v : UINT64_MAX;
 }
 
 static void card_name(int card_fd, struct gpu_device *d)
@@ -97,10 +95,10 @@ static bool read_card(int card_fd, struct gpu_device *ret)
 	if (drm_unique_id_parse(unique_id, ret->uuid) < 0)
 		(void)snprintf(ret->uuid, sizeof(ret->uuid), "PCI-%s", ret->pci);
 	card_name(card_fd, ret);
-	ret->total_bytes = sysfs_bytes(card_fd, "device/mem_info_vram_total");
+	ret->total_bytes = drm_small_number(card_fd, "device/mem_info_vram_total");
 	if (ret->total_bytes == 0)
 		ret->total_bytes = UINT64_MAX;
-	ret->used_bytes = sysfs_bytes(card_fd, "device/mem_info_vram_used");
+	ret->used_bytes = drm_small_number(card_fd, "device/mem_info_vram_used");
 	if (ret->total_bytes == UINT64_MAX || ret->used_bytes > ret->total_bytes)
 		ret->used_bytes = UINT64_MAX;
 	return true;
@@ -158,7 +156,7 @@ static int add_cards(const char *sys_root, struct gpu_snapshot *s)
 	return 0;
 }
 
-int drm_read(const char *proc_root, const char *sys_root, struct gpu_snapshot *ret)
+int drm_read(const char *proc_root, const char *sys_root, struct drm_past *past, struct gpu_snapshot *ret)
 {
 	_cleanup_(gpu_snapshot_done) struct gpu_snapshot s = { .is_complete = true };
 	int r;
@@ -168,7 +166,7 @@ int drm_read(const char *proc_root, const char *sys_root, struct gpu_snapshot *r
 		return r;
 	if (s.device_count == 0)
 		return -ENODEV;
-	r = drm_add_clients(proc_root, &s);
+	r = drm_add_clients(proc_root, past, &s);
 	if (r < 0)
 		return r;
 	r = drm_add_kfd(sys_root, &s);

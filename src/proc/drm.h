@@ -15,6 +15,15 @@
 
 #include "proc/nvml.h"
 
+/* The engines that run on the multiprocessors. */
+enum drm_engine_kind { DRM_ENGINE_COMPUTE, DRM_ENGINE_GRAPHICS, DRM_ENGINES };
+
+struct drm_engine {
+	uint64_t busy;	   /* ns, or cycles of total; UINT64_MAX when not said */
+	uint64_t total;	   /* 0 = busy is time */
+	uint32_t capacity; /* as many of them work side by side, each counts; at least 1 */
+};
+
 struct drm_fdinfo {
 	char driver[16];
 	char pci[16]; /* "" = not said */
@@ -23,6 +32,7 @@ struct drm_fdinfo {
 	bool has_device_memory; /* there is a region of device memory, though maybe nothing in it */
 	uint64_t device_bytes;	/* UINT64_MAX when not known */
 	uint32_t kinds;		/* enum gpu_process_kind, by the engines that have worked */
+	struct drm_engine engines[DRM_ENGINES];
 };
 
 /*
@@ -35,12 +45,38 @@ int drm_kfd_location_parse(const char *text, char ret_pci[16]);
 /* Text of a unique_id file: "GPU-" and its 16 digits, as AMD's own tools write it. 0 or -EINVAL. */
 int drm_unique_id_parse(const char *text, char ret_uuid[96]);
 
+/* What the clients' engines had done when they were read last; empty before that. */
+struct drm_reading {
+	uint64_t key; /* of client and card */
+	uint64_t at_ns;
+	struct drm_engine engines[DRM_ENGINES];
+};
+
+struct drm_past {
+	struct drm_reading *list; /* by rising key */
+	size_t count;
+};
+
+void drm_past_done(struct drm_past *p);
+
 /*
  * All cards of the drivers amdgpu, i915, xe and nouveau with memory of their own, and the processes that have a client
  * of one with a region of device memory. The bytes of a client that several processes have, by fork or a passed
  * descriptor, are those of the one with the lowest pid, as a rule its opener: their sum over all processes stays that
  * of the device, and the others are not listed. Of DRM's and KFD's figures for a process the larger: they are of the
- * same memory. Processes are those that proc_root shows, by its pids. 0, -ENODEV without such a card, -ENOMEM, or
+ * same memory. Processes are those that proc_root shows, by its pids.
+ *
+ * A process's share of the multiprocessors is the time of the compute and graphics engines of its clients since the
+ * last reading, which past keeps and takes on; not known of clients that were not there then, of kernels and drivers
+ * that do not tell (nouveau), and of processes that KFD has, whose queues are in no engine's time. past may be NULL.
+ * How busy the cards are is not asked here. 0, -ENODEV without such a card, -ENOMEM, or
  * -errno.
  */
-int drm_read(const char *proc_root, const char *sys_root, struct gpu_snapshot *ret);
+int drm_read(const char *proc_root, const char *sys_root, struct drm_past *past, struct gpu_snapshot *ret);
+/*
+ * How busy and hot these cards are, of all devices of s that have one of these drivers. Of amdgpu all, where it has it
+ * (gpu_busy_percent, mem_busy_percent, hwmon); of the others temperature, power and limit as far as hwmon has them:
+ * Intel's drivers tell energy, not power, which stays not known. Not of cards that sleep: asking would wake them. No
+ * card is begun after until_ns (monotonic): -ETIME, then the rest stays not known. Else 0.
+ */
+int drm_read_figures(const char *sys_root, uint64_t until_ns, struct gpu_snapshot *s);

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/map64.h"
 #include "base/units.h"
 #include "proc/drm.h"
 #include "proc/drm_read.h"
@@ -21,7 +23,9 @@
 struct drm_client {
 	uint64_t id;
 	uint64_t bytes;
-	uint32_t pid, device, kinds;
+	uint64_t at_ns; /* when its engines' time was read */
+	struct drm_engine engines[DRM_ENGINES];
+	uint32_t pid, device, kinds, sm_percent;
 	bool has_id;
 };
 
@@ -103,6 +107,9 @@ static int add_client(struct drm_scan *scan, uint32_t pid, const struct drm_fdin
 		.pid = pid,
 		.device = (uint32_t)device,
 		.kinds = info->kinds,
+		.sm_percent = UINT32_MAX,
+		.at_ns = clock_monotonic_ns(),
+		.engines = { info->engines[DRM_ENGINE_COMPUTE], info->engines[DRM_ENGINE_GRAPHICS] },
 	};
 	return 0;
 }
@@ -225,8 +232,36 @@ static void fold_clients(struct drm_scan *scan)
 		}
 		to->bytes = MAX(to->bytes, c->bytes);
 		to->kinds |= c->kinds;
+		if (c->at_ns > to->at_ns) {
+			to->at_ns = c->at_ns;
+			memcpy(to->engines, c->engines, sizeof(to->engines));
+		}
 	}
 	scan->client_count = kept + 1;
+}
+
+/* What each client has done since the last reading, and this one becomes the last. 0 or -ENOMEM. */
+static int measure_work(struct drm_scan *scan, struct drm_past *past)
+{
+	struct drm_reading *list = calloc(scan->client_count + 1, sizeof(*list));
+	size_t count = 0;
+
+	if (!list)
+		return -ENOMEM;
+	for (size_t i = 0; i < scan->client_count; i++) {
+		struct drm_client *c = &scan->clients[i];
+		struct drm_reading *r = &list[count];
+
+		if (!c->has_id)
+			continue;
+		r->key = hash_str(c->id, scan->s->devices[c->device].pci);
+		r->at_ns = c->at_ns;
+		memcpy(r->engines, c->engines, sizeof(r->engines));
+		c->sm_percent = drm_work_percent(past, r);
+		count++;
+	}
+	drm_past_set(past, list, count);
+	return 0;
 }
 
 static int owner_compare(const void *a, const void *b)
@@ -254,16 +289,18 @@ static int add_processes(struct drm_scan *scan)
 
 		if (!p || p->pid != c->pid || p->device != c->device) {
 			p = &s->processes[s->process_count++];
-			*p = (struct gpu_process){ .pid = c->pid, .device = c->device };
+			*p = (struct gpu_process){ .pid = c->pid, .device = c->device, .sm_percent = UINT32_MAX };
 		}
 		p->kinds |= c->kinds;
+		if (c->sm_percent != UINT32_MAX)
+			p->sm_percent = MIN((p->sm_percent == UINT32_MAX ? 0 : p->sm_percent) + c->sm_percent, 100);
 		if (__builtin_add_overflow(p->used_bytes, c->bytes, &p->used_bytes))
 			p->used_bytes = UINT64_MAX;
 	}
 	return 0;
 }
 
-int drm_add_clients(const char *proc_root, struct gpu_snapshot *s)
+int drm_add_clients(const char *proc_root, struct drm_past *past, struct gpu_snapshot *s)
 {
 	struct drm_scan scan = { .s = s, .links_left = LINKS_MAX };
 	_cleanup_free_ uint32_t *pids = NULL;
@@ -278,8 +315,10 @@ int drm_add_clients(const char *proc_root, struct gpu_snapshot *s)
 		r = scan_process(&scan, dirfd(proc), pids[i]);
 	if (r == 0) {
 		fold_clients(&scan);
-		r = add_processes(&scan);
+		r = past ? measure_work(&scan, past) : 0;
 	}
+	if (r == 0)
+		r = add_processes(&scan);
 	free(scan.clients);
 	return r;
 }

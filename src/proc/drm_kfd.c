@@ -26,14 +26,6 @@ static DIR *open_sub(const char *sys_root, const char *name)
 	return opendir(path);
 }
 
-static bool read_u64(int dir_fd, const char *path, uint64_t *ret)
-{
-	char text[32];
-
-	drm_small_file(dir_fd, path, text, sizeof(text));
-	return parse_u64(text, ret) == 0;
-}
-
 /* False when it is no card's, or of one that is not in the snapshot. */
 static bool read_node(int nodes_fd, const char *name, const struct gpu_snapshot *s, struct kfd_node *ret)
 {
@@ -44,7 +36,8 @@ static bool read_node(int nodes_fd, const char *name, const struct gpu_snapshot 
 
 	(void)snprintf(path, sizeof(path), "%.32s/gpu_id", name);
 	/* The processor is a node as well, its id is 0. */
-	if (!read_u64(nodes_fd, path, &ret->gpu_id) || ret->gpu_id == 0)
+	ret->gpu_id = drm_small_number(nodes_fd, path);
+	if (ret->gpu_id == UINT64_MAX || ret->gpu_id == 0)
 		return false;
 	(void)snprintf(path, sizeof(path), "%.32s/properties", name);
 	if (file_read_head(nodes_fd, path, PROPERTIES_MAX, &text, &len) < 0 || drm_kfd_location_parse(text, pci) < 0)
@@ -89,14 +82,15 @@ static int add_process(int process_fd, uint32_t pid, const struct kfd_node *node
 		char name[40];
 
 		(void)snprintf(name, sizeof(name), "vram_%llu", (unsigned long long)nodes[i].gpu_id);
-		if (!read_u64(process_fd, name, &bytes))
+		bytes = drm_small_number(process_fd, name);
+		if (bytes == UINT64_MAX)
 			continue;
 		for (size_t k = first; k < s->process_count && !p; k++)
 			if (s->processes[k].device == nodes[i].device)
 				p = &s->processes[k];
 		if (!p) {
 			p = &s->processes[s->process_count++];
-			*p = (struct gpu_process){ .pid = pid, .device = nodes[i].device };
+			*p = (struct gpu_process){ .pid = pid, .device = nodes[i].device, .sm_percent = UINT32_MAX };
 			p->kinds = GPU_PROCESS_COMPUTE;
 		}
 		if (__builtin_add_overflow(p->used_bytes, bytes, &p->used_bytes))

@@ -9,6 +9,8 @@
 
 /* No device has more regions of its own memory. */
 #define REGIONS_MAX 8
+/* Nor more engines of a kind. */
+#define CAPACITY_MAX 64
 
 /* Which of the keys said it: later ones are better. */
 enum drm_figure { DRM_TOTAL, DRM_MEMORY, DRM_RESIDENT, DRM_FIGURES };
@@ -127,34 +129,72 @@ static void read_region(struct drm_regions *all, const char *key, const char *va
 	}
 }
 
-/* drm-engine-compute: 123 ns (amdgpu, i915), drm-cycles-ccs: 123 (xe). */
-static uint32_t read_engine(const char *key, const char *value)
+static struct drm_engine *engine_named(struct drm_fdinfo *d, const char *name)
 {
 	static const struct {
 		const char *name;
-		uint32_t kind;
+		enum drm_engine_kind kind;
 	} engines[] = {
-		{ "compute", GPU_PROCESS_COMPUTE }, { "ccs", GPU_PROCESS_COMPUTE },  { "gfx", GPU_PROCESS_GRAPHICS },
-		{ "render", GPU_PROCESS_GRAPHICS }, { "rcs", GPU_PROCESS_GRAPHICS },
+		{ "compute", DRM_ENGINE_COMPUTE }, { "ccs", DRM_ENGINE_COMPUTE },  { "gfx", DRM_ENGINE_GRAPHICS },
+		{ "render", DRM_ENGINE_GRAPHICS }, { "rcs", DRM_ENGINE_GRAPHICS },
 	};
-	const char *name = NULL;
 
-	if (strncmp(key, "drm-engine-", 11) == 0)
-		name = key + 11;
-	else if (strncmp(key, "drm-cycles-", 11) == 0)
-		name = key + 11;
-	/* Zero is a queue that was made but did no work. */
-	if (!name || *value < '0' || *value > '9' || value[strspn(value, "0")] < '1' || value[strspn(value, "0")] > '9')
-		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(engines); i++)
 		if (strcmp(name, engines[i].name) == 0)
-			return engines[i].kind;
-	return 0;
+			return &d->engines[engines[i].kind];
+	return NULL;
+}
+
+/* "123 ns", "123": 0, -EINVAL, -ERANGE. */
+static int count_parse(const char *value, uint64_t *ret)
+{
+	size_t digits = strspn(value, "0123456789");
+	char number[24];
+
+	if (value[digits] != '\0' && strcmp(value + digits + strspn(value + digits, " \t"), "ns") != 0)
+		return -EINVAL;
+	if (digits >= sizeof(number))
+		return -ERANGE;
+	memcpy(number, value, digits);
+	number[digits] = '\0';
+	return parse_u64(number, ret);
+}
+
+/* amdgpu and i915: "drm-engine-compute: 123 ns"; xe: "drm-cycles-ccs: 123" of "drm-total-cycles-ccs: 456". */
+static void read_engine(struct drm_fdinfo *d, const char *key, const char *value)
+{
+	static const char *const keys[] = { "drm-engine-capacity-", "drm-total-cycles-", "drm-engine-", "drm-cycles-" };
+	struct drm_engine *e = NULL;
+	uint64_t v;
+	size_t k = 0;
+
+	while (k < ARRAY_SIZE(keys) && strncmp(key, keys[k], strlen(keys[k])) != 0)
+		k++;
+	if (k < ARRAY_SIZE(keys))
+		e = engine_named(d, key + strlen(keys[k]));
+	if (!e || count_parse(value, &v) < 0)
+		return;
+	if (k == 0)
+		e->capacity = v > 0 && v <= CAPACITY_MAX ? (uint32_t)v : 1;
+	else if (k == 1)
+		e->total = v;
+	else
+		e->busy = v;
+}
+
+/* Zero is a queue that was made but did no work. */
+static uint32_t engine_kinds(const struct drm_fdinfo *d)
+{
+	const struct drm_engine *c = &d->engines[DRM_ENGINE_COMPUTE], *g = &d->engines[DRM_ENGINE_GRAPHICS];
+
+	return (c->busy != 0 && c->busy != UINT64_MAX ? GPU_PROCESS_COMPUTE : 0) |
+	       (g->busy != 0 && g->busy != UINT64_MAX ? GPU_PROCESS_GRAPHICS : 0);
 }
 
 int drm_fdinfo_parse(const char *text, struct drm_fdinfo *ret)
 {
-	struct drm_fdinfo d = { .device_bytes = 0 };
+	const struct drm_engine none = { .busy = UINT64_MAX, .capacity = 1 };
+	struct drm_fdinfo d = { .engines = { none, none } };
 	struct drm_regions regions = { .count = 0 };
 	const char *key, *value;
 	char line[256];
@@ -166,11 +206,12 @@ int drm_fdinfo_parse(const char *text, struct drm_fdinfo *ret)
 			(void)gpu_pci_parse(value, d.pci);
 		else if (strcmp(key, "drm-client-id") == 0)
 			d.has_client_id = parse_u64(value, &d.client_id) == 0;
-		d.kinds |= read_engine(key, value);
+		read_engine(&d, key, value);
 		read_region(&regions, key, value);
 	}
 	if (d.driver[0] == '\0')
 		return -EINVAL;
+	d.kinds = engine_kinds(&d);
 	d.has_device_memory = regions.count > 0 || regions.is_over;
 	for (size_t i = 0; i < regions.count; i++)
 		if (regions.list[i].figure < 0 ||

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "proc/container_name.h"
 #include "proc/user_name.h"
 #include "proc/visible_devices.h"
 
@@ -109,6 +110,26 @@ static int read_tag(int fd, char **ret)
 	return 0;
 }
 
+/* What is not known yet of its container and pod. */
+static int read_container_name(struct identity *id)
+{
+	_cleanup_(container_name_done) struct container_name name = { 0 };
+	int r;
+
+	if (!id->container)
+		return 0;
+	r = container_name_get(id->container, id->runtime, id->pod, &name);
+	if (r < 0)
+		return r;
+	if (!id->pod_name) {
+		id->pod_name = TAKE_PTR(name.pod);
+		id->pod_namespace = TAKE_PTR(name.pod_namespace);
+	}
+	if (!id->container_name)
+		id->container_name = TAKE_PTR(name.container);
+	return 0;
+}
+
 static int read_cgroup(int fd, struct identity *id)
 {
 	_cleanup_(cgroup_names_done) struct cgroup_names names = { 0 };
@@ -130,7 +151,7 @@ static int read_cgroup(int fd, struct identity *id)
 	id->runtime = TAKE_PTR(names.runtime);
 	id->pod = TAKE_PTR(names.pod);
 	id->slurm_job = TAKE_PTR(names.slurm_job);
-	return 0;
+	return read_container_name(id);
 }
 
 /*
@@ -233,6 +254,26 @@ int identity_read(const char *proc_root, uint32_t pid, uint64_t start_ns, const 
 	return r;
 }
 
+/* *ret stays NULL where the user has its name, or none. */
+static int late_user(const struct identity *id, char **ret)
+{
+	_cleanup_free_ char *user = NULL;
+	int r;
+
+	/* A name that is there stays, whatever becomes of it: the records of one process shall not differ. */
+	if (id->uid == UID_UNKNOWN || !id->user || id->user[strspn(id->user, "0123456789")] != '\0')
+		return 0;
+	r = user_name_get(id->uid, &user);
+	if (r == 0 && strcmp(user, id->user) != 0)
+		*ret = TAKE_PTR(user);
+	return r;
+}
+
+static bool wants_container_name(const struct identity *id)
+{
+	return id->container && (!id->container_name || (id->pod && !id->pod_name));
+}
+
 int identity_rename(const struct identity *id, struct identity **ret)
 {
 	_cleanup_(identity_unrefp) struct identity *copy = NULL;
@@ -240,17 +281,32 @@ int identity_rename(const struct identity *id, struct identity **ret)
 	int r;
 
 	*ret = NULL;
-	/* A name that is there stays, whatever becomes of it: the records of one process shall not differ. */
-	if (id->uid == UID_UNKNOWN || !id->user || id->user[strspn(id->user, "0123456789")] != '\0')
-		return 0;
-	r = user_name_get(id->uid, &user);
-	if (r < 0 || strcmp(user, id->user) == 0)
+	r = late_user(id, &user);
+	if (r < 0 || (!user && !wants_container_name(id)))
 		return r;
 	copy = identity_copy(id);
 	if (!copy)
 		return -ENOMEM;
-	free(copy->user);
-	copy->user = TAKE_PTR(user);
+	r = read_container_name(copy);
+	if (r < 0)
+		return r;
+	if (!user && !copy->pod_name == !id->pod_name && !copy->container_name == !id->container_name)
+		return 0;
+	if (user) {
+		free(copy->user);
+		copy->user = TAKE_PTR(user);
+	}
 	*ret = TAKE_PTR(copy);
 	return 0;
+}
+
+uint64_t identity_late_names(void)
+{
+	struct user_names_stats users;
+	struct container_names_stats containers;
+
+	container_name_poll();
+	user_name_stats(&users);
+	container_name_stats(&containers);
+	return users.answers + containers.found;
 }

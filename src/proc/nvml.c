@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "proc/nvml_records.h"
 #include "proc/nvml_snapshot.h"
+#include "proc/nvml_util.h"
 
 #define NVML_LIBRARY "libnvidia-ml.so.1"
 
@@ -18,11 +19,11 @@
 #define NVML_ERROR_INSUFFICIENT_SIZE 7
 #define NVML_ERROR_DRIVER_NOT_LOADED 9
 #define NVML_ERROR_FUNCTION_NOT_FOUND 13
+#define NVML_ERROR_LIB_RM_VERSION_MISMATCH 18
 #define NVML_VALUE_NOT_AVAILABLE UINT64_MAX
 #define NVML_MIG_ENABLED 1
 
 /* More than any host has: an answer above is garbage. */
-#define NVML_CARDS_MAX 256
 #define NVML_INSTANCES_MAX 64 /* of one card */
 #define NVML_PROCESSES_MAX 4096
 #define NVML_PROCESSES_FIRST 64
@@ -81,6 +82,15 @@ struct nvml {
 	int (*mig_count)(void *, unsigned int *);
 	int (*mig_handle)(void *, unsigned int, void **);
 	bool is_initialised;
+	/* Of the last reading, whose busyness is asked after it. */
+	struct nvml_card {
+		void *handle;
+		size_t place; /* in gpu_snapshot.devices */
+		bool is_mig;
+	} cards[NVML_CARDS_MAX];
+	size_t card_count;
+	size_t first_figures; /* the card that there was no time for: first next time */
+	struct nvml_util util;
 };
 
 /* Symbol to function pointer without the cast that ISO C has no meaning for. */
@@ -90,6 +100,19 @@ static bool nvml_symbol(struct nvml *n, const char *name, void *ret_function)
 
 	memcpy(ret_function, &symbol, sizeof(symbol));
 	return symbol != NULL;
+}
+
+static void nvml_resolve_util(struct nvml *n)
+{
+	struct nvml_util *u = &n->util;
+
+	(void)nvml_symbol(n, "nvmlDeviceGetUtilizationRates", &u->rates);
+	(void)nvml_symbol(n, "nvmlDeviceGetTemperature", &u->temperature);
+	(void)nvml_symbol(n, "nvmlDeviceGetTemperatureV", &u->temperature_v);
+	(void)nvml_symbol(n, "nvmlDeviceGetPowerUsage", &u->power);
+	if (!nvml_symbol(n, "nvmlDeviceGetEnforcedPowerLimit", &u->power_limit))
+		(void)nvml_symbol(n, "nvmlDeviceGetPowerManagementLimit", &u->power_limit);
+	(void)nvml_symbol(n, "nvmlDeviceGetProcessUtilization", &u->work);
 }
 
 static const char *nvml_resolve(struct nvml *n)
@@ -108,6 +131,7 @@ static const char *nvml_resolve(struct nvml *n)
 	(void)nvml_symbol(n, "nvmlDeviceGetMigMode", &n->mig_mode);
 	(void)nvml_symbol(n, "nvmlDeviceGetMaxMigDeviceCount", &n->mig_count);
 	(void)nvml_symbol(n, "nvmlDeviceGetMigDeviceHandleByIndex", &n->mig_handle);
+	nvml_resolve_util(n);
 	if (!nvml_symbol(n, "nvmlInit_v2", &n->init))
 		return "the library lacks nvmlInit_v2";
 	if (!nvml_symbol(n, "nvmlShutdown", &n->shutdown))
@@ -152,7 +176,9 @@ int nvml_open(const char *library, struct nvml **ret, const char **reterr_reason
 	if (r != NVML_SUCCESS) {
 		reason = n->error_string ? n->error_string(r) : NULL;
 		*reterr_reason = reason ? reason : "nvmlInit_v2 failed";
-		return r == NVML_ERROR_DRIVER_NOT_LOADED ? -ENODEV : -EIO;
+		return r == NVML_ERROR_DRIVER_NOT_LOADED       ? -ENODEV :
+		       r == NVML_ERROR_LIB_RM_VERSION_MISMATCH ? -EPROTO :
+								 -EIO;
 	}
 	n->is_initialised = true;
 	*ret = TAKE_PTR(n);
@@ -167,6 +193,7 @@ void nvml_close(struct nvml *n)
 		(void)n->shutdown();
 	if (n->library)
 		(void)dlclose(n->library);
+	nvml_util_done(&n->util);
 	free(n);
 }
 
@@ -234,6 +261,7 @@ static int nvml_read_list(struct nvml *n, size_t list, void *device, size_t plac
 				.device = (uint32_t)place,
 				.kinds = nvml_lists[list].kind,
 				.used_bytes = records[i].used_bytes,
+				.sm_percent = UINT32_MAX,
 			};
 		s->left_out_count += left_out;
 		return 0;
@@ -370,6 +398,7 @@ static int nvml_read_card(struct nvml *n, void *card, unsigned int index, struct
 		return r;
 	/* In MIG mode the card itself says nothing of its processes, or of all instances' together. */
 	limit = nvml_instance_limit(n, card);
+	n->cards[n->card_count++] = (struct nvml_card){ .handle = card, .place = place, .is_mig = limit > 0 };
 	return limit > 0 ? nvml_read_instances(n, card, place, limit, s) : nvml_read_processes(n, card, place, s);
 }
 
@@ -378,6 +407,7 @@ int nvml_read(struct nvml *n, struct gpu_snapshot *ret)
 	_cleanup_(gpu_snapshot_done) struct gpu_snapshot s = { .is_complete = true };
 	unsigned int count = 0;
 
+	n->card_count = 0;
 	if (n->device_count(&count) != NVML_SUCCESS || count > NVML_CARDS_MAX)
 		return -EIO;
 	for (unsigned int i = 0; i < count; i++) {
@@ -397,5 +427,20 @@ int nvml_read(struct nvml *n, struct gpu_snapshot *ret)
 		return -EIO;
 	*ret = s;
 	s = (struct gpu_snapshot){ 0 };
+	return 0;
+}
+
+int nvml_read_figures(struct nvml *n, uint64_t until_ns, struct gpu_snapshot *s)
+{
+	for (size_t i = 0; i < n->card_count; i++) {
+		size_t k = (n->first_figures + i) % n->card_count;
+		const struct nvml_card *c = &n->cards[k];
+		int r = nvml_util_read(&n->util, c->handle, c->place, c->is_mig, until_ns, s);
+
+		if (r < 0) {
+			n->first_figures = k;
+			return r;
+		}
+	}
 	return 0;
 }

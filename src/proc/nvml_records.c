@@ -6,11 +6,15 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "proc/nvml_snapshot.h"
 
 /* The largest that Linux can be told to give, on any architecture. */
 #define PID_LIMIT 4194304
 /* A card has a handful of instances; their numbers are small. */
 #define INSTANCE_LIMIT 256
+/* How far the driver's clock may be ahead of ours. */
+#define AHEAD_USEC (60 * USEC_PER_SEC)
 #define USED_UNTOUCHED (UINT64_MAX / 0xff * NVML_UNTOUCHED)
 
 static struct nvml_record record_at(const unsigned char *raw, size_t form, size_t i)
@@ -166,4 +170,62 @@ size_t nvml_records_read(const unsigned char *raw, size_t raw_len, size_t count,
 		ret[kept++] = r;
 	}
 	return kept > 0 ? fold(ret, kept, total_bytes) : 0;
+}
+
+static struct nvml_share sample_at(const unsigned char *raw, size_t i)
+{
+	const unsigned char *at = raw + i * NVML_SAMPLE_BYTES;
+	struct nvml_share s;
+
+	memcpy(&s.pid, at, sizeof(s.pid));
+	memcpy(&s.stamp_usec, at + 8, sizeof(s.stamp_usec));
+	memcpy(&s.sm_percent, at + 16, sizeof(s.sm_percent));
+	return s;
+}
+
+/* Counted among the records, but never filled in. */
+static bool is_empty(const struct nvml_share *s)
+{
+	const uint32_t untouched = UINT32_MAX / 0xff * NVML_UNTOUCHED;
+
+	return (s->pid == 0 && s->sm_percent == 0) || (s->pid == untouched && s->sm_percent == untouched);
+}
+
+static int share_compare(const void *a, const void *b)
+{
+	const struct nvml_share *x = a, *y = b;
+
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	if (x->stamp_usec != y->stamp_usec)
+		return x->stamp_usec < y->stamp_usec ? -1 : 1;
+	return (x->sm_percent > y->sm_percent) - (x->sm_percent < y->sm_percent);
+}
+
+size_t nvml_samples_read(const unsigned char *raw, size_t count, uint64_t since_usec, uint64_t now_usec,
+			 struct nvml_share *ret, size_t *ret_left_out)
+{
+	size_t found = 0, kept = 0;
+
+	*ret_left_out = 0;
+	for (size_t i = 0; i < count; i++) {
+		struct nvml_share s = sample_at(raw, i);
+
+		if (is_empty(&s) || s.stamp_usec <= since_usec)
+			continue;
+		if (!pid_can_be(s.pid) || s.stamp_usec > now_usec + AHEAD_USEC) {
+			(*ret_left_out)++;
+			continue;
+		}
+		s.sm_percent = gpu_figure(s.sm_percent, GPU_PERCENT_MAX, ret_left_out);
+		ret[found++] = s;
+	}
+	if (found == 0)
+		return 0;
+	qsort(ret, found, sizeof(*ret), share_compare);
+	for (size_t i = 1; i < found; i++) {
+		kept += ret[i].pid != ret[kept].pid;
+		ret[kept] = ret[i];
+	}
+	return kept + 1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The records of NVML's lists of processes in all their historic forms. Pure. */
+/* The records of NVML's lists of processes in all their historic forms, and of its samples of their work. Pure. */
 #pragma once
 
 #include <stddef.h>
@@ -29,3 +29,19 @@ struct nvml_record {
  */
 size_t nvml_records_read(const unsigned char *raw, size_t raw_len, size_t count, enum nvml_record_form form,
 			 uint64_t total_bytes, struct nvml_record *ret, size_t *ret_left_out);
+
+/* nvmlProcessUtilizationSample_t: u32 pid, u64 time stamp, u32 each of multiprocessors, memory, encoder, decoder. */
+#define NVML_SAMPLE_BYTES 32
+
+struct nvml_share {
+	uint32_t pid;
+	uint32_t sm_percent; /* UINT32_MAX when what the driver said cannot be: counted */
+	uint64_t stamp_usec; /* wall clock */
+};
+
+/*
+ * count samples at raw, filled with NVML_UNTOUCHED before the call: the newest of each process, by rising pid, into
+ * ret, which has room for count. Not those of since_usec and before, nor empty ones, of which some drivers return a hundred.
+ */
+size_t nvml_samples_read(const unsigned char *raw, size_t count, uint64_t since_usec, uint64_t now_usec,
+			 struct nvml_share *ret, size_t *ret_left_out);

@@ -5,7 +5,17 @@
 
 struct gpu_device gpu_device_unknown(const char *driver)
 {
-	struct gpu_device d = { .index = -1, .parent = -1, .total_bytes = UINT64_MAX, .used_bytes = UINT64_MAX };
+	struct gpu_device d = {
+		.index = -1,
+		.parent = -1,
+		.total_bytes = UINT64_MAX,
+		.used_bytes = UINT64_MAX,
+		.busy_percent = UINT32_MAX,
+		.memory_busy_percent = UINT32_MAX,
+		.celsius = UINT32_MAX,
+		.milliwatts = UINT32_MAX,
+		.milliwatts_max = UINT32_MAX,
+	};
 
 	(void)snprintf(d.driver, sizeof(d.driver), "%s", driver);
 	return d;
@@ -64,8 +74,37 @@ void gpu_snapshot_fold(struct gpu_snapshot *s, size_t first)
 		to->kinds |= p->kinds;
 		if (to->used_bytes == UINT64_MAX || (p->used_bytes != UINT64_MAX && p->used_bytes > to->used_bytes))
 			to->used_bytes = p->used_bytes;
+		/* Not known, the largest number, goes before all: a source may not see some of the work. */
+		to->sm_percent = MAX(to->sm_percent, p->sm_percent);
 	}
 	s->process_count = kept + 1;
+}
+
+int gpu_snapshot_copy(const struct gpu_snapshot *from, struct gpu_snapshot *ret)
+{
+	_cleanup_(gpu_snapshot_done) struct gpu_snapshot s = *from;
+
+	/* One more than needed: an empty list is NULL on neither side. */
+	s.devices = calloc(s.device_count + 1, sizeof(*s.devices));
+	s.processes = calloc(s.process_count + 1, sizeof(*s.processes));
+	if (!s.devices || !s.processes)
+		return -ENOMEM;
+	if (s.device_count > 0)
+		memcpy(s.devices, from->devices, s.device_count * sizeof(*s.devices));
+	if (s.process_count > 0)
+		memcpy(s.processes, from->processes, s.process_count * sizeof(*s.processes));
+	*ret = s;
+	s = (struct gpu_snapshot){ 0 };
+	return 0;
+}
+
+uint32_t gpu_figure(uint64_t value, uint64_t max, size_t *left_out)
+{
+	if (value <= max)
+		return (uint32_t)value;
+	if (value != UINT64_MAX)
+		(*left_out)++;
+	return UINT32_MAX;
 }
 
 int gpu_snapshot_append(struct gpu_snapshot *s, struct gpu_snapshot *from)

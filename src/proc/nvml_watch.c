@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/eventfd.h>
+#include <sys/timerfd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -20,6 +20,11 @@
 #define NVML_SLOW_NS (5 * NSEC_PER_SEC)
 /* How long stopping waits for the thread before leaving it behind. */
 #define NVML_STOP_WAIT_NS (200 * NSEC_PER_MSEC)
+/* How long a snapshot waits for how busy the cards are, at most; in how much of that calls are begun. */
+#define FIGURES_WAIT_NS NSEC_PER_SEC
+#define FIGURES_BEGIN_NS(wait_ns) ((wait_ns) / 4 * 3)
+/* Where it takes longer, then no more than this part of the time. */
+#define FIGURES_PART 10
 #define NVML_STATUS_MAX 240
 #define NVML_DRIVERS_MAX 8
 
@@ -34,11 +39,13 @@ struct nvml_shared {
 	bool is_stopping;
 	bool is_done; /* the thread is out of the drivers for good */
 	bool is_new;
+	uint64_t ready_ns; /* then: when it may be taken, for it may still get better */
 	struct gpu_snapshot latest;
 	uint64_t call_since_ns; /* 0 = not in a driver */
 	const char *asked;	/* which then: static text */
 	char status[NVML_STATUS_MAX];
-	int fd; /* does not change */
+	uint64_t hurry_ns, hurry_until_ns; /* interval; 0 = nobody is looking */
+	int fd; /* a timer, for ready_ns; does not change, like the rest */
 	uint64_t interval_ns;
 	char *library; /* may be NULL */
 	char *proc_root, *sys_root;
@@ -51,6 +58,9 @@ struct nvml_rounds {
 	bool is_refused;	/* then: there is a library, and maybe a card that does not tell of its processes */
 	char reason[NVML_STATUS_MAX / 2];
 	bool has_told;		/* the last snapshot had devices */
+	struct drm_past past;
+	uint64_t figures_at_ns; /* how busy the cards are: not asked before */
+	bool is_slow;		/* for they took too long last time */
 };
 
 struct nvml_watch {
@@ -93,7 +103,7 @@ static int nvml_shared_new(const char *library, const char *proc_root, const cha
 	s->interval_ns = MAX(interval_ns, NVML_INTERVAL_MIN_NS);
 	(void)snprintf(s->status, sizeof(s->status), "NVML: not asked yet");
 
-	s->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (s->fd < 0)
 		r = -errno;
 	s->proc_root = strdup(proc_root);
@@ -109,17 +119,35 @@ static int nvml_shared_new(const char *library, const char *proc_root, const cha
 	return 0;
 }
 
-/* False when it is time to end. */
-static bool nvml_sleep(struct nvml_shared *s, uint64_t until_ns)
+/* With the lock. */
+static uint64_t current_interval(const struct nvml_shared *s)
 {
+	return clock_monotonic_ns() < s->hurry_until_ns ? MIN(s->hurry_ns, s->interval_ns) : s->interval_ns;
+}
+
+/* Until the next round is due, which the owner may hurry unless nobody was there. False when it is time to end. */
+static bool nvml_sleep(struct nvml_shared *s, uint64_t start_ns, bool is_there)
+{
+	uint64_t due_ns;
 	bool go_on;
 
 	(void)pthread_mutex_lock(&s->lock);
-	while (!s->is_stopping && cond_wait_until(&s->wake, &s->lock, until_ns))
-		;
+	do
+		due_ns = start_ns + (is_there ? current_interval(s) : NVML_RETRY_NS);
+	while (!s->is_stopping && cond_wait_until(&s->wake, &s->lock, due_ns));
 	go_on = !s->is_stopping;
 	(void)pthread_mutex_unlock(&s->lock);
 	return go_on;
+}
+
+static uint64_t figures_wait(struct nvml_shared *s)
+{
+	uint64_t interval_ns;
+
+	(void)pthread_mutex_lock(&s->lock);
+	interval_ns = current_interval(s);
+	(void)pthread_mutex_unlock(&s->lock);
+	return MIN(FIGURES_WAIT_NS, interval_ns / 2);
 }
 
 static void nvml_enter(struct nvml_shared *s, const char *asked)
@@ -130,21 +158,45 @@ static void nvml_enter(struct nvml_shared *s, const char *asked)
 	(void)pthread_mutex_unlock(&s->lock);
 }
 
-static void nvml_leave(struct nvml_shared *s, struct gpu_snapshot *taken, const char *status)
+/* With the lock; in the past: at once. */
+static void set_ready(struct nvml_shared *s, uint64_t ready_ns)
 {
-	const uint64_t one = 1;
+	const struct itimerspec at = { .it_value = { .tv_sec = (time_t)(ready_ns / NSEC_PER_SEC),
+						     .tv_nsec = (long)(ready_ns % NSEC_PER_SEC) } };
 
+	s->ready_ns = ready_ns;
+	(void)timerfd_settime(s->fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+/* The snapshot is the owner's in wait_ns, or at once if the one before was not taken. Empty afterwards. */
+static void nvml_offer(struct nvml_shared *s, struct gpu_snapshot *fresh, uint64_t wait_ns)
+{
+	uint64_t ready_ns = clock_monotonic_ns() + wait_ns;
+
+	(void)pthread_mutex_lock(&s->lock);
+	gpu_snapshot_done(&s->latest);
+	s->latest = *fresh;
+	*fresh = (struct gpu_snapshot){ 0 };
+	set_ready(s, s->is_new ? MIN(s->ready_ns, ready_ns) : ready_ns);
+	s->is_new = true;
+	(void)pthread_mutex_unlock(&s->lock);
+}
+
+/* better: in place of the one that was offered, unless that was taken meanwhile; empty afterwards. NULL = none. */
+static void nvml_leave(struct nvml_shared *s, struct gpu_snapshot *better, const char *status)
+{
 	(void)pthread_mutex_lock(&s->lock);
 	s->call_since_ns = 0;
 	(void)snprintf(s->status, sizeof(s->status), "%s", status);
-	if (taken) {
+	if (better && s->is_new) {
 		gpu_snapshot_done(&s->latest);
-		s->latest = *taken;
-		*taken = (struct gpu_snapshot){ 0 };
-		s->is_new = true;
-		(void)!write(s->fd, &one, sizeof(one));
+		s->latest = *better;
+		*better = (struct gpu_snapshot){ 0 };
+		set_ready(s, MIN(s->ready_ns, clock_monotonic_ns()));
 	}
 	(void)pthread_mutex_unlock(&s->lock);
+	if (better)
+		gpu_snapshot_done(better);
 }
 
 /* Figures of the NVIDIA driver, none when it is not there or does not answer; ok->reason says why. */
@@ -232,41 +284,79 @@ static void status_add_nvml(char status[NVML_STATUS_MAX], const struct nvml_roun
 		status_add(status, " and %zu MIG instance%s", instances, instances == 1 ? "" : "s");
 }
 
-/* One round. Returns when the next one is due, from its start. */
-static uint64_t nvml_round(struct nvml_shared *s, struct nvml_rounds *ok, uint64_t now)
+/* How busy the cards are, into the copy of the snapshot that was offered. */
+static void nvml_figures(struct nvml_shared *s, struct nvml_rounds *ok, uint64_t wait_ns, struct gpu_snapshot *copy)
 {
-	struct gpu_snapshot nvidia = { .is_complete = true }, others = { .is_complete = true };
-	char status[NVML_STATUS_MAX] = "", error[64];
-	bool has_told = ok->has_told;
+	uint64_t start_ns = clock_monotonic_ns(), until_ns = start_ns + FIGURES_BEGIN_NS(wait_ns), taken_ns;
+	int r = 0;
+
+	nvml_enter(s, "NVML utilization");
+	if (ok->n)
+		r = nvml_read_figures(ok->n, until_ns, copy);
+	nvml_enter(s, "DRM utilization");
+	if (r == 0)
+		r = drm_read_figures(s->sys_root, until_ns, copy);
+	taken_ns = clock_monotonic_ns() - start_ns;
+	ok->is_slow = r == -ETIME || taken_ns > wait_ns;
+	ok->figures_at_ns = ok->is_slow ? start_ns + taken_ns * FIGURES_PART : 0;
+}
+
+/* Memory, of all drivers. */
+static void nvml_memory(struct nvml_shared *s, struct nvml_rounds *ok, uint64_t now, struct gpu_snapshot *ret,
+			char status[NVML_STATUS_MAX])
+{
+	struct gpu_snapshot others = { .is_complete = true };
+	char error[64];
 	int r;
 
 	nvml_enter(s, "NVML");
-	nvml_ask(s, ok, now, &nvidia);
+	nvml_ask(s, ok, now, ret);
 	if (!ok->n)
-		nvidia.is_complete = !ok->is_refused;
+		ret->is_complete = !ok->is_refused;
 	nvml_enter(s, "DRM");
-	r = drm_read(s->proc_root, s->sys_root, &others);
-	status_add_nvml(status, ok, &nvidia);
+	r = drm_read(s->proc_root, s->sys_root, &ok->past, &others);
+	status_add_nvml(status, ok, ret);
 	status_add_drm(status, &others);
 	if (r < 0 && r != -ENODEV) {
 		others.is_complete = false;
 		status_add(status, "; DRM: %s", strerror_r(-r, error, sizeof(error)));
 	}
-	if (gpu_snapshot_append(&nvidia, &others) < 0) {
+	if (gpu_snapshot_append(ret, &others) < 0) {
 		gpu_snapshot_done(&others);
-		nvidia.is_complete = false;
+		ret->is_complete = false;
 		status_add(status, "; out of memory");
 	}
-	if (nvidia.left_out_count > 0)
-		status_add(status, "; %zu left out", nvidia.left_out_count);
-	ok->has_told = nvidia.device_count > 0;
+}
+
+/* One round. False when nobody was there to be asked. */
+static bool nvml_round(struct nvml_shared *s, struct nvml_rounds *ok, uint64_t now)
+{
+	struct gpu_snapshot fresh = { .is_complete = true }, copy = { .is_complete = true };
+	char status[NVML_STATUS_MAX] = "";
+	bool has_told = ok->has_told;
+	size_t left_out_count;
+	uint64_t wait_ns;
+
+	nvml_memory(s, ok, now, &fresh, status);
+	ok->has_told = fresh.device_count > 0;
+	left_out_count = fresh.left_out_count;
+	wait_ns = ok->has_told && now >= ok->figures_at_ns ? figures_wait(s) : 0;
+	if (wait_ns > 0 && gpu_snapshot_copy(&fresh, &copy) < 0)
+		wait_ns = 0;
 	/* Old figures must not pass for today's: an empty snapshot takes them back. */
 	if (ok->n || ok->has_told || has_told)
-		nvml_leave(s, &nvidia, status);
-	else
-		nvml_leave(s, NULL, status);
-	gpu_snapshot_done(&nvidia);
-	return ok->n || ok->has_told ? s->interval_ns : NVML_RETRY_NS;
+		nvml_offer(s, &fresh, wait_ns);
+	gpu_snapshot_done(&fresh);
+	if (wait_ns > 0) {
+		nvml_figures(s, ok, wait_ns, &copy);
+		left_out_count = copy.left_out_count;
+	}
+	if (ok->is_slow)
+		status_add(status, "; utilization: slow answers");
+	if (left_out_count > 0)
+		status_add(status, "; %zu left out", left_out_count);
+	nvml_leave(s, wait_ns > 0 ? &copy : NULL, status);
+	return ok->n || ok->has_told;
 }
 
 static void *nvml_thread(void *arg)
@@ -277,8 +367,9 @@ static void *nvml_thread(void *arg)
 
 	do
 		start_ns = clock_monotonic_ns();
-	while (nvml_sleep(s, start_ns + nvml_round(s, &ok, start_ns)));
+	while (nvml_sleep(s, start_ns, nvml_round(s, &ok, start_ns)));
 	nvml_close(ok.n);
+	drm_past_done(&ok.past);
 	(void)pthread_mutex_lock(&s->lock);
 	s->is_done = true;
 	(void)pthread_cond_broadcast(&s->wake);
@@ -328,7 +419,7 @@ int nvml_watch_take(struct nvml_watch *w, struct gpu_snapshot *ret)
 
 	(void)pthread_mutex_lock(&s->lock);
 	(void)!read(s->fd, &count, sizeof(count));
-	is_new = s->is_new;
+	is_new = s->is_new && s->ready_ns <= clock_monotonic_ns();
 	if (is_new) {
 		*ret = s->latest;
 		s->latest = (struct gpu_snapshot){ 0 };
@@ -351,6 +442,26 @@ const char *nvml_watch_status(struct nvml_watch *w)
 		memcpy(w->status, s->status, sizeof(w->status));
 	(void)pthread_mutex_unlock(&s->lock);
 	return w->status;
+}
+
+void nvml_watch_hurry(struct nvml_watch *w, uint64_t interval_ns, uint64_t for_ns)
+{
+	struct nvml_shared *s = w->shared;
+	uint64_t now = clock_monotonic_ns();
+	bool is_sooner;
+
+	interval_ns = MAX(interval_ns, NVML_INTERVAL_MIN_NS);
+	(void)pthread_mutex_lock(&s->lock);
+	is_sooner = interval_ns < current_interval(s);
+	/* Who looks more seldom must not slow down who looks more often, before that one's time is over. */
+	if (now >= s->hurry_until_ns || interval_ns <= s->hurry_ns) {
+		s->hurry_ns = interval_ns;
+		s->hurry_until_ns = now + for_ns;
+	}
+	/* It knows when it is due otherwise. */
+	if (is_sooner)
+		(void)pthread_cond_broadcast(&s->wake);
+	(void)pthread_mutex_unlock(&s->lock);
 }
 
 /* Whether the thread came out of the drivers within NVML_STOP_WAIT_NS. */

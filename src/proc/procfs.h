@@ -56,17 +56,20 @@ int maps_parse(const char *text, uint32_t pid, uint64_t start_ns, struct address
 int maps_read(const char *proc_root, uint32_t pid, uint64_t start_ns, struct address_space **ret);
 
 /*
- * Captures who the process is: stat, status, exe, cmdline, cgroup, its parent, passwd. What cannot be read stays NULL.
+ * Captures who the process is: stat, status, exe, cmdline, cgroup, its parent, passwd, and what its container is called.
+ * What cannot be read stays NULL.
  * Its environment is asked for its tag alone: a process writes there what it likes, SLURM_JOB_ID for one, and does not
  * pass for another's job by that. comm (may be NULL) is used when /proc is gone already. start_ns = 0: take it from stat. 0, -ESRCH (nothing at all was there: *ret is still set,
  * with pid, start and comm), -ENOMEM.
  */
 int identity_read(const char *proc_root, uint32_t pid, uint64_t start_ns, const char *comm, struct identity **ret);
 /*
- * Of a process that was captured while the name of its user was not known yet (user_name.h): a copy with the name if it
- * is known now, else NULL. 0 or -ENOMEM.
+ * Of a process that was captured while the name of its user, container or pod was not known yet (user_name.h,
+ * container_name.h): a copy with what is known now, NULL if that is no more than before. 0 or -ENOMEM.
  */
 int identity_rename(const struct identity *id, struct identity **ret);
+/* How many names have come late: when it grows, identity_rename() may know one. To be asked once a second or so. */
+uint64_t identity_late_names(void);
 /* Is the process with this pid still the one that started at start_ticks? */
 bool process_is_same(const char *proc_root, uint32_t pid, uint64_t start_ticks);
 /* Boot-clock nanoseconds -> ticks as in /proc/PID/stat. */

@@ -16,7 +16,7 @@ bool budget_admit(struct budget *b, const struct report *r, uint64_t now_ns)
 	uint64_t *passed = is_critical ? &b->passed_critical : &b->passed;
 	uint64_t max = (uint64_t)b->per_minute * (is_critical ? CRITICAL_FACTOR : 1);
 
-	if (b->per_minute == 0 || r->event >= REPORT_START)
+	if (b->per_minute == 0 || r->event >= REPORT_SAMPLE)
 		return true;
 	if (now_ns - b->window_ns >= MINUTE_NS || b->window_ns == 0) {
 		b->window_ns = now_ns;

@@ -20,7 +20,8 @@ struct budget {
 	uint64_t held_by[SEVERITY_MAX];
 };
 
-/* May it pass? Critical ones have ten times the budget for themselves; the daemon's own records always may. */
+/* May it pass? Critical ones have ten times the budget for themselves; the daemon's own records always may, and so may
+ * those of the history, for which the engine has a budget. */
 bool budget_admit(struct budget *b, const struct report *r, uint64_t now_ns);
 /* When to say what was held back: UINT64_MAX while there is nothing to say. */
 uint64_t budget_due_ns(const struct budget *b);

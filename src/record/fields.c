@@ -3,9 +3,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "record/caveat.h"
 #include "record/driver_error.h"
 #include "record/fields.h"
+#include "record/fields_history.h"
 #include "record/foreign.h"
 #include "record/ids.h"
 #include "record/message.h"
@@ -22,6 +24,9 @@ static const char *const message_ids[] = {
 	[REPORT_UNTRACKED_GROWTH] = MESSAGE_ID_UNTRACKED_GROWTH,
 	[REPORT_ORPHAN] = MESSAGE_ID_ORPHAN,
 	[REPORT_COVERAGE] = MESSAGE_ID_COVERAGE,
+	[REPORT_SAMPLE] = MESSAGE_ID_SAMPLE,
+	[REPORT_PROCESS_EXIT] = MESSAGE_ID_PROCESS_EXIT,
+	[REPORT_SITE] = MESSAGE_ID_SITE,
 	[REPORT_START] = MESSAGE_ID_START,
 	[REPORT_STOP] = MESSAGE_ID_STOP,
 	[REPORT_RELOAD] = MESSAGE_ID_RELOAD,
@@ -178,33 +183,28 @@ VALUE(tid)
 	return in->r->tid != 0 && add_u64(sb, in->r->tid);
 }
 
+/* What does not change is told once of a process. */
+static bool is_once(const struct field_input *in)
+{
+	return in->event != (unsigned)REPORT_SAMPLE || in->r->is_first;
+}
+
 VALUE(cmdline)
 {
-	_cleanup_free_ char *whole = NULL;
-	const char *s = in->r->id ? in->r->id->cmdline : NULL;
-	size_t len = s ? strlen(s) : 0;
+	static const char note[] = "[rest cut]";
+	const char *s = in->r->id && is_once(in) ? in->r->id->cmdline : NULL;
+	_cleanup_strbuf_ struct strbuf clear = STRBUF_INIT;
+	bool is_cut;
 
-	/* A command line cut when it was captured may end within a secret, which no pattern would know by its half: without
-	 * its last word, then. How long it was nobody knows. */
-	if (len >= IDENTITY_CMDLINE_MAX - 1) {
-		static const char note[] = "[rest cut]";
-		char *blank;
-
-		whole = strdup(s);
-		if (!whole) {
-			sb->error = -ENOMEM;
-			return false;
-		}
-		blank = strrchr(whole, ' ');
-		if (blank && strcspn(blank, "\"'") == strlen(blank)) {
-			blank[1] = '\0';
-			s = whole;
-		}
-		(void)add_foreign(in, s, max - strlen(note), sb);
+	if (!s)
+		return false;
+	is_cut = redact_cmdline(in->redact, s, &clear);
+	text_escape(sb, strbuf_str(&clear), clear.len, is_cut ? max - strlen(note) : max);
+	if (is_cut)
 		strbuf_adds(sb, note);
-		return true;
-	}
-	return add_foreign(in, s, max, sb);
+	if (clear.error)
+		sb->error = clear.error;
+	return true;
 }
 
 VALUE(uid)
@@ -270,22 +270,31 @@ VALUE(device_index)
 
 VALUE(value_unit)
 {
-	static const char *const names[] = {
-		[VALUE_BYTES] = "bytes",
-		[VALUE_BYTES_PER_SEC] = "bytes/s",
-		[VALUE_CALLS_PER_SEC] = "calls/s",
-		[VALUE_CALLS] = "calls",
-	};
-
-	return (in->r->value != ABSENT_U64 || in->r->limit != ABSENT_U64) && add_str(sb, names[in->r->value_unit]);
+	return (in->r->value != ABSENT_U64 || in->r->limit != ABSENT_U64) &&
+	       add_str(sb, value_unit_name(in->r->value_unit));
 }
 
 VALUE(untracked)
 {
 	const struct report *r = in->r;
+	/* A sample's figures are of one device. */
+	uint64_t tracked = in->event == (unsigned)REPORT_SAMPLE ? r->bytes : r->live_bytes;
 
-	return r->driver_bytes != ABSENT_U64 && r->live_bytes != ABSENT_U64 && r->driver_bytes >= r->live_bytes &&
-	       add_u64(sb, r->driver_bytes - r->live_bytes);
+	return r->driver_bytes != ABSENT_U64 && tracked != ABSENT_U64 && r->driver_bytes >= tracked &&
+	       add_u64(sb, r->driver_bytes - tracked);
+}
+
+VALUE(usec)
+{
+	uint64_t v;
+
+	memcpy(&v, (const char *)in->r + d->offset, sizeof(v));
+	return v != 0 && add_u64(sb, v);
+}
+
+VALUE(exe)
+{
+	return is_once(in) && id_text(in, d, max, sb);
 }
 
 VALUE(condition)
@@ -407,10 +416,13 @@ VALUE(duration)
 	 EVENT_BIT(REPORT_UNTRACKED_GROWTH) | EVENT_BIT(REPORT_ORPHAN))
 /* What is about a process or group. */
 #define SUBJECT (INCIDENT | EVENT_BIT(REPORT_COVERAGE))
+#define HISTORY (EVENT_BIT(REPORT_SAMPLE) | EVENT_BIT(REPORT_PROCESS_EXIT))
+#define ENDED EVENT_BIT(REPORT_PROCESS_EXIT)
+#define SITE EVENT_BIT(REPORT_SITE)
 #define DAEMON                                                                                                         \
 	(EVENT_BIT(REPORT_START) | EVENT_BIT(REPORT_STOP) | EVENT_BIT(REPORT_RELOAD) | EVENT_BIT(REPORT_HEALTH) |      \
 	 EVENT_BIT(EVENT_SUPPRESSED))
-#define ALL (SUBJECT | DAEMON)
+#define ALL (SUBJECT | HISTORY | SITE | DAEMON)
 #define CALL (EVENT_BIT(REPORT_SINGLE_ALLOC) | EVENT_BIT(REPORT_ALLOC_FAILURE))
 #define LEAK EVENT_BIT(REPORT_LEAK)
 
@@ -427,49 +439,61 @@ static const struct field_desc table[] = {
 	{ "SYSLOG_FACILITY", ALL, facility, 0, 0 },
 	{ "GPUXRAY_EVENT", ALL, event, 0, 0 },
 	{ "GPUXRAY_RULE", INCIDENT, text, R(rule), 256 },
-	{ "GPUXRAY_SEVERITY", SUBJECT, severity, 0, 0 },
+	{ "GPUXRAY_SEVERITY", SUBJECT | HISTORY | SITE, severity, 0, 0 },
 	{ "GPUXRAY_STATE", INCIDENT, state, 0, 0 },
 	{ "GPUXRAY_FIRING", INCIDENT, firing, 0, 0 },
 	{ "GPUXRAY_INCIDENT", INCIDENT, incident, 0, 0 },
 	{ "GPUXRAY_SEQ", INCIDENT, seq, 0, 0 },
-	{ "GPUXRAY_SCOPE", SUBJECT, scope, 0, 0 },
+	{ "GPUXRAY_SCOPE", SUBJECT | HISTORY | SITE, scope, 0, 0 },
 	{ "GPUXRAY_OTHERS", SUBJECT, others, 0, 0 },
 	{ "GPUXRAY_TIME_USEC", ALL, real_usec, 0, 0 },
-	{ "GPUXRAY_PID", SUBJECT, pid, 0, 0 },
-	{ "GPUXRAY_START_TIME", SUBJECT, start_time, 0, 0 },
+	{ "GPUXRAY_PID", SUBJECT | HISTORY | SITE, pid, 0, 0 },
+	{ "GPUXRAY_START_TIME", SUBJECT | HISTORY | SITE, start_time, 0, 0 },
 	{ "GPUXRAY_TID", INCIDENT, tid, 0, 0 },
-	{ "GPUXRAY_COMM", SUBJECT, id_text, ID(comm), 256 },
-	{ "GPUXRAY_UID", SUBJECT, uid, 0, 0 },
-	{ "GPUXRAY_USER", SUBJECT, user, 0, 256 },
-	{ "GPUXRAY_UNIT", SUBJECT, unit, 0, 512 },
-	{ "GPUXRAY_CONTAINER", SUBJECT, container, 0, 256 },
-	{ "GPUXRAY_POD", SUBJECT, id_text, ID(pod), 128 },
-	{ "GPUXRAY_RUNTIME", SUBJECT, id_text, ID(runtime), 32 },
-	{ "GPUXRAY_SLICE", SUBJECT, slice, 0, 256 },
-	{ "GPUXRAY_SLURM_JOB", SUBJECT, id_text, ID(slurm_job), 64 },
-	{ "GPUXRAY_PPID", SUBJECT, ppid, 0, 0 },
-	{ "GPUXRAY_PARENT", SUBJECT, id_text, ID(parent), 256 },
-	{ "GPUXRAY_NSPID", SUBJECT, inner_pid, 0, 0 },
-	{ "GPUXRAY_TAG", SUBJECT, id_text, ID(tag), 256 },
+	{ "GPUXRAY_COMM", SUBJECT | HISTORY | SITE, id_text, ID(comm), 256 },
+	{ "GPUXRAY_UID", SUBJECT | HISTORY, uid, 0, 0 },
+	{ "GPUXRAY_USER", SUBJECT | HISTORY, user, 0, 256 },
+	{ "GPUXRAY_UNIT", SUBJECT | HISTORY | SITE, unit, 0, 512 },
+	{ "GPUXRAY_CONTAINER", SUBJECT | HISTORY, container, 0, 256 },
+	{ "GPUXRAY_POD", SUBJECT | HISTORY, id_text, ID(pod), 128 },
+	{ "GPUXRAY_RUNTIME", SUBJECT | HISTORY, id_text, ID(runtime), 32 },
+	{ "GPUXRAY_POD_NAME", SUBJECT | HISTORY, id_text, ID(pod_name), 256 },
+	{ "GPUXRAY_POD_NAMESPACE", SUBJECT | HISTORY, id_text, ID(pod_namespace), 64 },
+	{ "GPUXRAY_CONTAINER_NAME", SUBJECT | HISTORY, id_text, ID(container_name), 256 },
+	{ "GPUXRAY_SLICE", SUBJECT | ENDED, slice, 0, 256 },
+	{ "GPUXRAY_SLURM_JOB", SUBJECT | HISTORY, id_text, ID(slurm_job), 64 },
+	{ "GPUXRAY_PPID", SUBJECT | ENDED, ppid, 0, 0 },
+	{ "GPUXRAY_PARENT", SUBJECT | ENDED, id_text, ID(parent), 256 },
+	{ "GPUXRAY_NSPID", SUBJECT | ENDED, inner_pid, 0, 0 },
+	{ "GPUXRAY_TAG", SUBJECT | HISTORY, id_text, ID(tag), 256 },
 	{ "GPUXRAY_TAGS", INCIDENT, text, R(tags), 512 },
-	{ "GPUXRAY_DEVICE", SUBJECT, device, 0, 128 },
-	{ "GPUXRAY_DEVICE_INDEX", SUBJECT, device_index, 0, 0 },
-	{ "GPUXRAY_DEVICE_BYTES", SUBJECT, u64, R(device_bytes), 0 },
-	{ "GPUXRAY_DEVICE_USED_BYTES", SUBJECT, u64, R(device_used_bytes), 0 },
+	{ "GPUXRAY_DEVICE", SUBJECT | HISTORY, device, 0, 128 },
+	{ "GPUXRAY_DEVICE_INDEX", SUBJECT | HISTORY, device_index, 0, 0 },
+	{ "GPUXRAY_DEVICE_BYTES", SUBJECT | HISTORY, u64, R(device_bytes), 0 },
+	{ "GPUXRAY_DEVICE_USED_BYTES", SUBJECT | HISTORY, u64, R(device_used_bytes), 0 },
 	{ "GPUXRAY_VALUE", INCIDENT, u64, R(value), 0 },
 	{ "GPUXRAY_LIMIT", INCIDENT, u64, R(limit), 0 },
 	{ "GPUXRAY_VALUE_UNIT", INCIDENT, value_unit, 0, 0 },
-	{ "GPUXRAY_BYTES", INCIDENT, u64, R(bytes), 0 },
-	{ "GPUXRAY_LIVE_BYTES", SUBJECT, u64, R(live_bytes), 0 },
-	{ "GPUXRAY_LIVE_COUNT", INCIDENT, u64, R(live_count), 0 },
-	{ "GPUXRAY_PEAK_BYTES", INCIDENT, u64, R(peak_bytes), 0 },
-	{ "GPUXRAY_HOST_BYTES", INCIDENT, u64, R(host_bytes), 0 },
-	{ "GPUXRAY_MANAGED_BYTES", INCIDENT, u64, R(managed_bytes), 0 },
-	{ "GPUXRAY_FRAMEWORK_BYTES", INCIDENT, u64, R(framework_bytes), 0 },
-	{ "GPUXRAY_IMPORTED_BYTES", INCIDENT, u64, R(imported_bytes), 0 },
-	{ "GPUXRAY_DRIVER_BYTES", SUBJECT, u64, R(driver_bytes), 0 },
-	{ "GPUXRAY_UNTRACKED_BYTES", SUBJECT, untracked, 0, 0 },
-	{ "GPUXRAY_BASELINE_BYTES", SUBJECT, u64, R(baseline_bytes), 0 },
+	{ "GPUXRAY_BYTES", INCIDENT | EVENT_BIT(REPORT_SAMPLE), u64, R(bytes), 0 },
+	{ "GPUXRAY_LOW_BYTES", EVENT_BIT(REPORT_SAMPLE), u64, R(low_bytes), 0 },
+	{ "GPUXRAY_HIGH_BYTES", EVENT_BIT(REPORT_SAMPLE), u64, R(high_bytes), 0 },
+	{ "GPUXRAY_HIGH_TIME_USEC", EVENT_BIT(REPORT_SAMPLE), usec, R(high_usec), 0 },
+	{ "GPUXRAY_WINDOW_SEC", EVENT_BIT(REPORT_SAMPLE), u64, R(window_sec), 0 },
+	{ "GPUXRAY_LIVE_BYTES", SUBJECT | HISTORY, u64, R(live_bytes), 0 },
+	{ "GPUXRAY_LIVE_COUNT", INCIDENT | HISTORY, u64, R(live_count), 0 },
+	{ "GPUXRAY_PEAK_BYTES", INCIDENT | HISTORY, u64, R(peak_bytes), 0 },
+	{ "GPUXRAY_PEAK_TIME_USEC", HISTORY, usec, R(peak_usec), 0 },
+	{ "GPUXRAY_HOST_BYTES", INCIDENT | HISTORY, u64, R(host_bytes), 0 },
+	{ "GPUXRAY_MANAGED_BYTES", INCIDENT | HISTORY, u64, R(managed_bytes), 0 },
+	{ "GPUXRAY_FRAMEWORK_BYTES", INCIDENT | HISTORY, u64, R(framework_bytes), 0 },
+	{ "GPUXRAY_IMPORTED_BYTES", INCIDENT | HISTORY, u64, R(imported_bytes), 0 },
+	{ "GPUXRAY_DRIVER_BYTES", SUBJECT | HISTORY, u64, R(driver_bytes), 0 },
+	{ "GPUXRAY_UNTRACKED_BYTES", SUBJECT | HISTORY, untracked, 0, 0 },
+	{ "GPUXRAY_BASELINE_BYTES", SUBJECT | HISTORY, u64, R(baseline_bytes), 0 },
+	{ "GPUXRAY_ALLOC_COUNT", HISTORY, u64, R(alloc_count), 0 },
+	{ "GPUXRAY_FREE_COUNT", HISTORY, u64, R(free_count), 0 },
+	{ "GPUXRAY_FAIL_COUNT", HISTORY, u64, R(fail_count), 0 },
+	{ "GPUXRAY_ALLOCATED_BYTES", HISTORY, u64, R(allocated_bytes), 0 },
 	{ "GPUXRAY_CONDITION", EVENT_BIT(REPORT_ORPHAN), condition, 0, 0 },
 	{ "GPUXRAY_REASON", EVENT_BIT(REPORT_COVERAGE), reason, 0, 256 },
 	{ "GPUXRAY_GROWTH_BYTES_PER_HOUR", LEAK, u64, R(growth_bytes_per_hour), 0 },
@@ -479,20 +503,22 @@ static const struct field_desc table[] = {
 	{ "GPUXRAY_CAVEAT", LEAK, caveat, 0, 0 },
 	{ "GPUXRAY_LEAK_SITES", LEAK, leak_sites, 0, 0 },
 	{ "GPUXRAY_AGE_SEC", LEAK | EVENT_BIT(REPORT_UNTRACKED_GROWTH), u64, R(age_sec), 0 },
-	{ "GPUXRAY_FUNCTION", INCIDENT, function, 0, 128 },
+	{ "GPUXRAY_FUNCTION", INCIDENT | SITE, function, 0, 128 },
 	{ "GPUXRAY_ERROR", CALL, error, 0, 0 },
-	{ "GPUXRAY_DURATION_SEC", INCIDENT, duration, 0, 0 },
+	{ "GPUXRAY_DURATION_SEC", INCIDENT | ENDED, duration, 0, 0 },
 	{ "GPUXRAY_SUPPRESSED", ALL, suppressed, 0, 0 },
-	{ "GPUXRAY_LOST_EVENTS", INCIDENT, u64, R(lost_events), 0 },
-	{ "GPUXRAY_EXACT", INCIDENT, exact, 0, 0 },
-	{ "GPUXRAY_STACK_ID", INCIDENT, stack_id, 0, 64 },
-	{ "GPUXRAY_STACK_BYTES", INCIDENT, stack_bytes, 0, 0 },
-	{ "GPUXRAY_STACK_INFO", INCIDENT, stack_info, 0, 256 },
-	{ "GPUXRAY_EXE", SUBJECT, id_text, ID(exe), 1536 },
-	{ "GPUXRAY_CGROUP", SUBJECT, cgroup, 0, 1024 },
+	{ "GPUXRAY_LOST_EVENTS", INCIDENT | HISTORY, u64, R(lost_events), 0 },
+	{ "GPUXRAY_EXACT", INCIDENT | HISTORY, exact, 0, 0 },
+	{ "GPUXRAY_STACK_ID", INCIDENT | ENDED | SITE, stack_id, 0, 64 },
+	{ "GPUXRAY_STACK_BYTES", INCIDENT | SITE, stack_bytes, 0, 0 },
+	{ "GPUXRAY_STACK_INFO", INCIDENT | ENDED | SITE, stack_info, 0, 256 },
+	{ "GPUXRAY_TOP_SITES", HISTORY, field_top_sites, 0, 512 },
+	{ "GPUXRAY_DEVICE_PEAKS", ENDED, field_device_peaks, 0, 3840 },
+	{ "GPUXRAY_EXE", SUBJECT | HISTORY, exe, ID(exe), 1536 },
+	{ "GPUXRAY_CGROUP", SUBJECT | ENDED, cgroup, 0, 1024 },
 	{ "DOCUMENTATION", INCIDENT, text, R(runbook), 512 },
-	{ "GPUXRAY_CMDLINE", SUBJECT, cmdline, 0, 0 },
-	{ "GPUXRAY_STACK", INCIDENT, stack, 0, 0 },
+	{ "GPUXRAY_CMDLINE", SUBJECT | HISTORY, cmdline, 0, 0 },
+	{ "GPUXRAY_STACK", INCIDENT | ENDED | SITE, stack, 0, 0 },
 };
 
 const struct field_desc *fields_table(size_t *ret_len)

@@ -10,122 +10,14 @@
 #include "record/foreign.h"
 #include "record/message.h"
 #include "record/caveat.h"
+#include "record/message_history.h"
+#include "record/message_line.h"
 #include "record/message_words.h"
 #include "record/stack_lines.h"
-
-struct line {
-	const struct report *r;
-	const struct redact *redact;
-	struct strbuf *sb;
-	size_t name_max; /* characters of a unit, cgroup or rule name: shorter on a second try */
-};
-
-static void add(struct line *l, const char *s)
-{
-	strbuf_adds(l->sb, s);
-}
-
-static void add_name(struct line *l, const char *s)
-{
-	foreign_word(l->sb, l->redact, s, l->name_max);
-}
-
-static void add_unit_name(struct line *l, const char *s)
-{
-	size_t start = l->sb->len;
-
-	foreign_unit(l->sb, l->redact, s, 1024);
-	utf8_cut(l->sb, start, l->name_max);
-}
-
-static void add_bytes(struct line *l, uint64_t bytes)
-{
-	char buf[FORMAT_UNITS_MAX];
-
-	add(l, format_bytes(buf, bytes));
-}
-
-static void add_quantity(struct line *l, uint64_t n)
-{
-	switch (l->r->value_unit) {
-	case VALUE_BYTES:
-		add_bytes(l, n);
-		break;
-	case VALUE_BYTES_PER_SEC:
-		add_bytes(l, n);
-		add(l, "/s");
-		break;
-	case VALUE_CALLS_PER_SEC:
-		strbuf_addf(l->sb, "%" PRIu64 "/s", n);
-		break;
-	case VALUE_CALLS:
-		strbuf_addf(l->sb, "%" PRIu64, n);
-		break;
-	}
-}
-
-/* "<before>41.2 GiB", or nothing where the number is absent. */
-static void add_optional_bytes(struct line *l, const char *before, uint64_t bytes)
-{
-	if (bytes == ABSENT_U64)
-		return;
-	add(l, before);
-	add_bytes(l, bytes);
-}
-
-static void add_optional_quantity(struct line *l, const char *before, uint64_t n)
-{
-	if (n == ABSENT_U64)
-		return;
-	add(l, before);
-	add_quantity(l, n);
-}
-
-static void add_optional_duration(struct line *l, const char *before, uint64_t ns)
-{
-	char buf[FORMAT_UNITS_MAX];
-
-	if (ns == ABSENT_U64)
-		return;
-	add(l, before);
-	add(l, format_duration(buf, ns));
-}
 
 static uint64_t ns_from_sec(uint64_t sec)
 {
 	return sec > UINT64_MAX / 1000000000 ? UINT64_MAX - 1 : sec * 1000000000;
-}
-
-static void add_device(struct line *l)
-{
-	const struct report *r = l->r;
-	const char *uuid = r->scope == SCOPE_DEVICE && r->scope_key ? r->scope_key : r->device_uuid;
-
-	if (r->device_index >= 0)
-		strbuf_addf(l->sb, "GPU %d", r->device_index);
-	else if (uuid)
-		foreign_word(l->sb, l->redact, uuid, 40);
-	else
-		add(l, "a GPU");
-}
-
-static void add_where(struct line *l)
-{
-	if (l->r->scope == SCOPE_DEVICE || (l->r->device_index < 0 && !l->r->device_uuid))
-		return;
-	add(l, " on ");
-	add_device(l);
-}
-
-/* Which memory or where: a pinned buffer "on GPU 0" would be looked for there. */
-static void add_place(struct line *l)
-{
-	const char *memory = message_memory(l->r);
-
-	if (memory)
-		strbuf_addf(l->sb, " of %s", memory);
-	else
-		add_where(l);
 }
 
 /* ", over 40 GiB": between the two limits of its rule it fires on, though it is not over the first any more. */
@@ -133,68 +25,7 @@ static void add_over(struct line *l)
 {
 	const struct report *r = l->r;
 
-	add_optional_quantity(l, r->value != ABSENT_U64 && r->value < r->limit ? ", was over " : ", over ", r->limit);
-}
-
-static void add_process(struct line *l)
-{
-	const struct identity *id = l->r->id;
-	const char *unit;
-
-	if (!id) {
-		add(l, "an unknown process");
-		return;
-	}
-	/* 16 characters that all need escaping are 64. */
-	foreign_word(l->sb, l->redact, id->comm ? id->comm : "?", 32);
-	strbuf_addf(l->sb, "[%" PRIu32 "]", id->pid);
-	/* Of a user's own unit the name says more than the user@1000.service around it. */
-	unit = id->user_unit ? id->user_unit : id->unit;
-	if (unit) {
-		add(l, " ");
-		add_unit_name(l, unit);
-	}
-}
-
-static void add_who(struct line *l)
-{
-	const struct report *r = l->r;
-
-	switch (r->scope) {
-	case SCOPE_DEVICE:
-		add_device(l);
-		return;
-	case SCOPE_UNIT:
-		if (!r->scope_key)
-			break;
-		add_unit_name(l, r->scope_key);
-		return;
-	case SCOPE_CGROUP:
-		if (!r->scope_key)
-			break;
-		add(l, "cgroup ");
-		add_name(l, r->scope_key);
-		return;
-	case SCOPE_USER:
-		if (!r->scope_key)
-			break;
-		add(l, "user ");
-		add_name(l, r->scope_key);
-		return;
-	case SCOPE_CONTAINER:
-		if (!r->scope_key)
-			break;
-		/* As the tools of containers show their ids. */
-		add(l, "container ");
-		if (strspn(r->scope_key, "0123456789abcdef") == 64)
-			strbuf_add(l->sb, r->scope_key, 12);
-		else
-			add_name(l, r->scope_key);
-		return;
-	default:
-		break;
-	}
-	add_process(l);
+	line_add_optional_quantity(l, r->value != ABSENT_U64 && r->value < r->limit ? ", was over " : ", over ", r->limit);
 }
 
 /* When the process started, in local time. Its start is told by a clock that counts from boot. */
@@ -233,55 +64,55 @@ static bool has_ended(const struct line *l)
 /* ", was over 40 GiB on GPU 0 for 12m" */
 static void add_was_over(struct line *l, bool with_place)
 {
-	add_optional_quantity(l, ", was over ", l->r->limit);
+	line_add_optional_quantity(l, ", was over ", l->r->limit);
 	if (with_place && l->r->limit != ABSENT_U64)
-		add_place(l);
-	add_optional_duration(l, " for ", l->r->duration_ns);
+		line_add_place(l);
+	line_add_optional_duration(l, " for ", l->r->duration_ns);
 }
 
 static void say_live(struct line *l)
 {
 	const struct report *r = l->r;
 
-	add_who(l);
+	line_add_who(l);
 	if (is_resolved(l)) {
 		bool ended = has_ended(l) || r->value == ABSENT_U64;
 
 		if (ended) {
-			add(l, has_ended(l) ? " has ended" : " is below its limit again");
+			line_add(l, has_ended(l) ? " has ended" : " is below its limit again");
 		} else {
-			add_optional_quantity(l, " is back to ", r->value);
-			add_place(l);
+			line_add_optional_quantity(l, " is back to ", r->value);
+			line_add_place(l);
 		}
 		add_was_over(l, ended);
-		add_optional_bytes(l, ", peak ", r->peak_bytes);
+		line_add_optional_bytes(l, ", peak ", r->peak_bytes);
 		return;
 	}
-	add(l, again(l));
-	add(l, "holds");
-	add_optional_quantity(l, " ", r->value);
+	line_add(l, again(l));
+	line_add(l, "holds");
+	line_add_optional_quantity(l, " ", r->value);
 	if (r->scope == SCOPE_DEVICE && !message_memory(r))
-		add_optional_bytes(l, " of ", r->device_bytes);
-	add_place(l);
+		line_add_optional_bytes(l, " of ", r->device_bytes);
+	line_add_place(l);
 	add_over(l);
-	add_optional_duration(l, " for ", r->duration_ns);
+	line_add_optional_duration(l, " for ", r->duration_ns);
 }
 
 static void say_single(struct line *l)
 {
 	const struct report *r = l->r;
 
-	add_who(l);
-	add(l, " allocated");
-	add_optional_bytes(l, " ", r->bytes != ABSENT_U64 ? r->bytes : r->value);
-	add(l, " at once");
-	add_where(l);
+	line_add_who(l);
+	line_add(l, " allocated");
+	line_add_optional_bytes(l, " ", r->bytes != ABSENT_U64 ? r->bytes : r->value);
+	line_add(l, " at once");
+	line_add_where(l);
 	if (r->function) {
-		add(l, " (");
+		line_add(l, " (");
 		foreign_word(l->sb, l->redact, r->function, 40);
-		add(l, ")");
+		line_add(l, ")");
 	}
-	add_optional_quantity(l, ", over ", r->limit);
+	line_add_optional_quantity(l, ", over ", r->limit);
 }
 
 static void say_rate(struct line *l)
@@ -289,28 +120,28 @@ static void say_rate(struct line *l)
 	const struct report *r = l->r;
 	bool is_calls = r->value_unit != VALUE_BYTES_PER_SEC;
 
-	add_who(l);
+	line_add_who(l);
 	if (is_resolved(l)) {
 		bool ended = has_ended(l) || r->value == ABSENT_U64;
 
 		if (ended) {
-			add(l, has_ended(l) ? " has ended" : " is below its limit again");
+			line_add(l, has_ended(l) ? " has ended" : " is below its limit again");
 		} else {
-			add(l, " is back to allocating ");
+			line_add(l, " is back to allocating ");
 			if (is_calls)
-				add(l, "at a rate of ");
-			add_quantity(l, r->value);
-			add_place(l);
+				line_add(l, "at a rate of ");
+			line_add_quantity(l, r->value);
+			line_add_place(l);
 		}
 		add_was_over(l, ended);
 		return;
 	}
-	add(l, again(l));
-	add(l, "allocates");
-	add_optional_quantity(l, is_calls ? " at a rate of " : " ", r->value);
-	add_place(l);
+	line_add(l, again(l));
+	line_add(l, "allocates");
+	line_add_optional_quantity(l, is_calls ? " at a rate of " : " ", r->value);
+	line_add_place(l);
 	add_over(l);
-	add_optional_duration(l, " for ", r->duration_ns);
+	line_add_optional_duration(l, " for ", r->duration_ns);
 }
 
 static void say_failure(struct line *l)
@@ -318,22 +149,22 @@ static void say_failure(struct line *l)
 	const struct report *r = l->r;
 	const char *name = driver_error_name(r->function, r->error);
 
-	add_who(l);
+	line_add_who(l);
 	if (is_resolved(l)) {
-		add(l, has_ended(l) ? " has ended after failed allocations" : " has no more failed allocations");
-		add_where(l);
-		add_optional_duration(l, " for ", r->duration_ns);
+		line_add(l, has_ended(l) ? " has ended after failed allocations" : " has no more failed allocations");
+		line_add_where(l);
+		line_add_optional_duration(l, " for ", r->duration_ns);
 		return;
 	}
-	add(l, " could not allocate");
-	add_optional_bytes(l, " ", r->bytes);
-	add_where(l);
+	line_add(l, " could not allocate");
+	line_add_optional_bytes(l, " ", r->bytes);
+	line_add_where(l);
 	if (r->error != 0) {
-		add(l, ": ");
+		line_add(l, ": ");
 		foreign_word(l->sb, l->redact, r->function ? r->function : "the driver", 40);
 		strbuf_addf(l->sb, " returned %d%s%s", r->error, name ? " " : "", name ? name : "");
 	}
-	add_optional_bytes(l, ", it holds ", r->live_bytes);
+	line_add_optional_bytes(l, ", it holds ", r->live_bytes);
 	if (r->value_unit == VALUE_CALLS && r->value != ABSENT_U64 && r->value > 1)
 		strbuf_addf(l->sb, ", failure %" PRIu64 " of late", r->value);
 }
@@ -343,17 +174,17 @@ static void add_growth(struct line *l)
 	const struct report *r = l->r;
 
 	if (r->growth_bytes_per_hour != ABSENT_U64) {
-		add(l, " ");
-		add_bytes(l, r->growth_bytes_per_hour);
-		add(l, "/h");
+		line_add(l, " ");
+		line_add_bytes(l, r->growth_bytes_per_hour);
+		line_add(l, "/h");
 	}
-	add_place(l);
+	line_add_place(l);
 	if (r->scope == SCOPE_STACK)
-		add(l, " from one call site");
+		line_add(l, " from one call site");
 	if (r->leaked_bytes != ABSENT_U64) {
-		add(l, ", ");
-		add_bytes(l, r->leaked_bytes);
-		add(l, has_ended(l) ? " in all" : " so far");
+		line_add(l, ", ");
+		line_add_bytes(l, r->leaked_bytes);
+		line_add(l, has_ended(l) ? " in all" : " so far");
 	}
 }
 
@@ -368,26 +199,26 @@ static void say_leak(struct line *l)
 	const struct report *r = l->r;
 	char buf[FORMAT_UNITS_MAX];
 
-	add_who(l);
+	line_add_who(l);
 	if (is_resolved(l)) {
-		add(l, has_ended(l) ? " has ended" : " no longer leaks");
-		add_optional_bytes(l, has_ended(l) ? ", had leaked " : ", leaked ", r->leaked_bytes);
-		add_place(l);
-		add_optional_duration(l, " in ", r->duration_ns);
+		line_add(l, has_ended(l) ? " has ended" : " no longer leaks");
+		line_add_optional_bytes(l, has_ended(l) ? ", had leaked " : ", leaked ", r->leaked_bytes);
+		line_add_place(l);
+		line_add_optional_duration(l, " in ", r->duration_ns);
 		return;
 	}
 	if (has_ended(l)) {
-		add(l, " has ended, leaking");
+		line_add(l, " has ended, leaking");
 		add_growth(l);
 		return;
 	}
-	add(l, again(l));
+	line_add(l, again(l));
 	/* One call site on its own is a suspicion: a cache that fills looks the same until it is full. */
-	add(l, r->scope == SCOPE_STACK || is_unsure(r) ? "may be leaking" : "is leaking");
+	line_add(l, r->scope == SCOPE_STACK || is_unsure(r) ? "may be leaking" : "is leaking");
 	add_growth(l);
 	if (r->full_in_sec != ABSENT_U64) {
-		add(l, ", full in ");
-		add(l, format_duration(buf, ns_from_sec(r->full_in_sec)));
+		line_add(l, ", full in ");
+		line_add(l, format_duration(buf, ns_from_sec(r->full_in_sec)));
 	}
 }
 
@@ -396,36 +227,36 @@ static void say_exit(struct line *l)
 	const struct report *r = l->r;
 	uint64_t bytes = r->value_unit == VALUE_BYTES && r->value != ABSENT_U64 ? r->value : r->live_bytes;
 
-	add_who(l);
-	add(l, " ended");
-	add_optional_bytes(l, " with ", bytes);
-	add(l, bytes == ABSENT_U64 ? " with memory never freed" : " never freed");
-	add_where(l);
-	add_optional_quantity(l, ", over ", r->limit);
+	line_add_who(l);
+	line_add(l, " ended");
+	line_add_optional_bytes(l, " with ", bytes);
+	line_add(l, bytes == ABSENT_U64 ? " with memory never freed" : " never freed");
+	line_add_where(l);
+	line_add_optional_quantity(l, ", over ", r->limit);
 }
 
 static void say_untracked(struct line *l)
 {
 	const struct report *r = l->r;
 
-	add_who(l);
+	line_add_who(l);
 	if (is_resolved(l)) {
-		add(l, has_ended(l) ? " has ended" : " no longer grows beyond its allocations");
+		line_add(l, has_ended(l) ? " has ended" : " no longer grows beyond its allocations");
 		add_was_over(l, true);
 		return;
 	}
-	add(l, r->state == STATE_REPEAT ? ": still" : ":");
-	add_optional_quantity(l, " ", r->value);
-	add(l, " more");
-	add_where(l);
-	add(l, " than its allocations account for");
+	line_add(l, r->state == STATE_REPEAT ? ": still" : ":");
+	line_add_optional_quantity(l, " ", r->value);
+	line_add(l, " more");
+	line_add_where(l);
+	line_add(l, " than its allocations account for");
 	if (r->age_sec != ABSENT_U64)
-		add_optional_duration(l, ", grown in ", ns_from_sec(r->age_sec));
+		line_add_optional_duration(l, ", grown in ", ns_from_sec(r->age_sec));
 	if (r->driver_bytes == ABSENT_U64 || r->live_bytes == ABSENT_U64)
 		return;
-	add_optional_bytes(l, " (driver ", r->driver_bytes);
-	add_optional_bytes(l, ", tracked ", r->live_bytes);
-	add(l, ")");
+	line_add_optional_bytes(l, " (driver ", r->driver_bytes);
+	line_add_optional_bytes(l, ", tracked ", r->live_bytes);
+	line_add(l, ")");
 }
 
 static void add_conditions(struct line *l)
@@ -437,8 +268,8 @@ static void add_conditions(struct line *l)
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		if (!(l->r->condition & (1u << i)))
 			continue;
-		add(l, is_first ? " and " : ", ");
-		add(l, texts[i]);
+		line_add(l, is_first ? " and " : ", ");
+		line_add(l, texts[i]);
 		is_first = false;
 	}
 }
@@ -449,26 +280,26 @@ static void say_orphan(struct line *l)
 	const struct report *r = l->r;
 	char when[32];
 
-	add_who(l);
+	line_add_who(l);
 	if (r->id && r->id->exe) {
-		add(l, " ");
+		line_add(l, " ");
 		foreign_word(l->sb, l->redact, r->id->exe, l->name_max);
 	}
 	if (r->id && start_text(r, when, sizeof(when)))
 		strbuf_addf(l->sb, " (started %s)", when);
 	if (is_resolved(l)) {
-		add(l, has_ended(l) ? " has ended" : " is no longer an orphan that holds memory");
-		add_where(l);
-		add_optional_duration(l, " after ", r->duration_ns);
+		line_add(l, has_ended(l) ? " has ended" : " is no longer an orphan that holds memory");
+		line_add_where(l);
+		line_add_optional_duration(l, " after ", r->duration_ns);
 		return;
 	}
-	add(l, again(l));
-	add(l, "holds");
+	line_add(l, again(l));
+	line_add(l, "holds");
 	if (r->value != ABSENT_U64 && r->value > 0)
-		add_optional_quantity(l, " ", r->value);
+		line_add_optional_quantity(l, " ", r->value);
 	else
-		add(l, " memory");
-	add_where(l);
+		line_add(l, " memory");
+	line_add_where(l);
 	add_conditions(l);
 }
 
@@ -476,17 +307,17 @@ static void say_coverage(struct line *l)
 {
 	const struct report *r = l->r;
 
-	add_who(l);
-	add(l, " holds");
+	line_add_who(l);
+	line_add(l, " holds");
 	if (r->driver_bytes != ABSENT_U64)
-		add_optional_bytes(l, " ", r->driver_bytes);
+		line_add_optional_bytes(l, " ", r->driver_bytes);
 	else
-		add(l, " memory");
-	add_where(l);
-	add(l, " by the driver's count, but no call of it has been seen");
+		line_add(l, " memory");
+	line_add_where(l);
+	line_add(l, " by the driver's count, but no call of it has been seen");
 	if (r->reason) {
-		add(l, ": ");
-		add(l, r->reason);
+		line_add(l, ": ");
+		line_add(l, r->reason);
 	}
 }
 
@@ -506,26 +337,27 @@ static void say(struct line *l)
 		[REPORT_ALLOC_RATE] = say_rate,	      [REPORT_ALLOC_FAILURE] = say_failure,
 		[REPORT_LEAK] = say_leak,	      [REPORT_EXIT] = say_exit,
 		[REPORT_UNTRACKED_GROWTH] = say_untracked, [REPORT_ORPHAN] = say_orphan,
-		[REPORT_COVERAGE] = say_coverage,
+		[REPORT_COVERAGE] = say_coverage,     [REPORT_SAMPLE] = message_say_sample,
+		[REPORT_PROCESS_EXIT] = message_say_process_exit, [REPORT_SITE] = message_say_site,
 	};
 
 	if (l->r->others > 0) {
 		message_add_others(l->r, l->sb);
-		add_optional_quantity(l, " of ", l->r->limit);
+		line_add_optional_quantity(l, " of ", l->r->limit);
 	} else {
 		say_event[l->r->event](l);
 	}
 	if (l->r->rule || !l->r->exact) {
-		add(l, " (");
+		line_add(l, " (");
 		if (l->r->rule) {
-			add(l, "rule ");
-			add_name(l, l->r->rule);
+			line_add(l, "rule ");
+			line_add_name(l, l->r->rule);
 		}
 		if (l->r->rule && !l->r->exact)
-			add(l, "; ");
+			line_add(l, "; ");
 		if (!l->r->exact)
-			add(l, why_inexact(l->r));
-		add(l, ")");
+			line_add(l, why_inexact(l->r));
+		line_add(l, ")");
 	}
 }
 
@@ -582,7 +414,8 @@ void message_build(const struct field_input *in, size_t max, struct strbuf *sb)
 	size_t start = sb->len;
 
 	first_line(in, sb);
-	if (in->event < REPORT_START && in->st && in->st->len > 0) {
+	/* That a process has ended is one line; the stack is a field of it. */
+	if (in->event < REPORT_START && in->event != (unsigned)REPORT_PROCESS_EXIT && in->st && in->st->len > 0) {
 		size_t room = max - (sb->len - start) - (has_caveat ? CAVEAT_ROOM : 0);
 
 		strbuf_adds(sb, "\n\n");

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define QUEUE_RANKS 5
+#define QUEUE_RANKS 6
 
 struct queue_node {
 	struct queue_node *next;

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "record/fields.h"
 #include "record/foreign.h"
+#include "rule/omit.h"
 
 /* Kept free for what comes after the table: GPUXRAY_SUPPRESSED set late, OBJECT_PID or two unit names. */
 #define RECORD_TAIL_BYTES 1024
@@ -96,16 +97,34 @@ static void add_detail(struct record *r, const char *detail, const struct redact
 	}
 }
 
-/* journald would add the command line as it is. A cut one may go on with a secret. */
-static bool has_secrets(const struct field_input *in)
+static bool is_redacted(const struct redact *redact, const char *s)
 {
 	_cleanup_strbuf_ struct strbuf clear = STRBUF_INIT;
-	const char *s = in->r->id ? in->r->id->cmdline : NULL;
 
-	if (!s || !in->redact)
+	if (!s)
 		return false;
-	redact_text(in->redact, s, &clear);
-	return clear.error || strlen(s) >= IDENTITY_CMDLINE_MAX - 1 || strcmp(strbuf_str(&clear), s) != 0;
+	redact_text(redact, s, &clear);
+	return clear.error || strcmp(strbuf_str(&clear), s) != 0;
+}
+
+/* journald would add them as they are. A command line that was cut may go on with a secret. */
+static bool has_secrets(const struct field_input *in)
+{
+	const struct identity *id = in->r->id;
+
+	if (!in->redact)
+		return false;
+	return (id->cmdline && strlen(id->cmdline) >= IDENTITY_CMDLINE_MAX - 1) || is_redacted(in->redact, id->cmdline) ||
+	       is_redacted(in->redact, id->exe) || is_redacted(in->redact, id->comm) ||
+	       is_redacted(in->redact, id->cgroup) || is_redacted(in->redact, id->unit) ||
+	       is_redacted(in->redact, id->user_unit);
+}
+
+/* What journald adds to OBJECT_PID, of which nothing can be left out. */
+static bool is_object_omitted(const struct field_input *in)
+{
+	return redact_omitted(in->redact) & (OMIT_BIT(OMIT_COMM) | OMIT_BIT(OMIT_EXE) | OMIT_BIT(OMIT_CMDLINE) |
+					     OMIT_BIT(OMIT_USER) | OMIT_BIT(OMIT_CGROUP) | OMIT_BIT(OMIT_UNIT));
 }
 
 static void add_object(struct record *r, const struct field_input *in, bool object_pid_ok)
@@ -115,7 +134,8 @@ static void add_object(struct record *r, const struct field_input *in, bool obje
 	for (size_t i = 0; i < ARRAY_SIZE(field_object_unit); i++)
 		if (add_data(r, in, &field_object_unit[i], &r->stand_in[r->stand_in_len]))
 			r->stand_in_len++;
-	if (object_pid_ok && !in->r->process_ended && id && !has_secrets(in) && add_field(r, in, &field_object_pid)) {
+	if (object_pid_ok && !in->r->process_ended && id && !is_object_omitted(in) && !has_secrets(in) &&
+	    add_field(r, in, &field_object_pid)) {
 		r->object_pid = id->pid;
 		r->object_start_ticks = id->start_ticks;
 		return;
@@ -125,7 +145,7 @@ static void add_object(struct record *r, const struct field_input *in, bool obje
 	r->stand_in_len = 0;
 }
 
-static int build(const struct field_input *in, bool object_pid_ok, struct record **ret)
+static int build_whole(const struct field_input *in, bool object_pid_ok, struct record **ret)
 {
 	_cleanup_(record_freep) struct record *r = NULL;
 	const struct field_desc *table;
@@ -137,17 +157,44 @@ static int build(const struct field_input *in, bool object_pid_ok, struct record
 	r->priority = in->priority;
 	r->real_usec = in->r->real_usec;
 	r->suppressed = in->r->suppressed;
+	r->is_own = in->event >= REPORT_START;
+	r->is_history = in->event >= REPORT_SAMPLE && in->event <= REPORT_SITE;
 	table = fields_table(&n);
 	for (size_t i = 0; i < n; i++)
 		if (table[i].events & EVENT_BIT(in->event))
 			(void)add_field(r, in, &table[i]);
 	add_detail(r, in->r->detail, in->redact);
-	if (in->event < REPORT_START)
+	if (field_object_pid.events & EVENT_BIT(in->event))
 		add_object(r, in, object_pid_ok);
 	if (r->data.error)
 		return r->data.error;
 	*ret = TAKE_PTR(r);
 	return 0;
+}
+
+/* Whatever the fields and the words are made of, what is not to be written is gone before. */
+static int build(const struct field_input *in, bool object_pid_ok, struct record **ret)
+{
+	_cleanup_(identity_unrefp) struct identity *id = NULL;
+	const uint32_t mask = redact_omitted(in->redact);
+	struct field_input rest = *in;
+	struct stack_text st;
+	struct report r;
+	int err;
+
+	if (!mask)
+		return build_whole(in, object_pid_ok, ret);
+	err = omit_report(in->r, mask, &r, &id);
+	if (err < 0)
+		return err;
+	rest.r = &r;
+	if (in->st && mask & OMIT_BIT(OMIT_STACK)) {
+		st = *in->st;
+		st.frames = NULL;
+		st.len = 0;
+		rest.st = &st;
+	}
+	return build_whole(&rest, object_pid_ok, ret);
 }
 
 int record_build(const struct report *r, const struct stack_text *st, bool object_pid_ok, const struct redact *redact,
@@ -176,23 +223,42 @@ void record_free(struct record *r)
 	free(r);
 }
 
-int record_set_suppressed(struct record *r, uint64_t n)
+/* In place where it fits: a record that waits for long is set many times. */
+static int set_u64(struct record *r, const char *name, uint64_t n)
 {
-	static const char name[] = "GPUXRAY_SUPPRESSED";
 	struct record_field *f = find(r, name, strlen(name));
-	size_t start = r->data.len;
+	char text[96];
+	size_t len, start = r->data.len;
 
-	if (n == 0 || (!f && r->len >= RECORD_FIELDS_MAX))
+	if (!f && r->len >= RECORD_FIELDS_MAX)
 		return 0;
-	strbuf_addf(&r->data, "%s=%" PRIu64, name, n);
-	strbuf_addc(&r->data, '\0');
+	len = (size_t)snprintf(text, sizeof(text), "%s=%" PRIu64, name, n);
+	if (f && len <= f->len) {
+		memcpy(r->data.buf + f->offset, text, len + 1);
+		f->len = len;
+		return 0;
+	}
+	strbuf_add(&r->data, text, len + 1);
 	if (r->data.error)
 		return r->data.error;
 	if (!f)
 		f = &r->field[r->len++];
-	*f = (struct record_field){ .offset = start, .len = r->data.len - start - 1 };
-	r->suppressed = n;
+	*f = (struct record_field){ .offset = start, .len = len };
 	return 0;
+}
+
+int record_set_suppressed(struct record *r, uint64_t n)
+{
+	int err = n > 0 ? set_u64(r, DETAIL_PREFIX "SUPPRESSED", n) : 0;
+
+	if (err == 0)
+		r->suppressed = n;
+	return err;
+}
+
+int record_set_written(struct record *r, uint64_t n)
+{
+	return r->is_own ? set_u64(r, DETAIL_PREFIX "RECORDS_WRITTEN", n) : 0;
 }
 
 void record_drop_object_pid(struct record *r)

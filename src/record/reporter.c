@@ -2,6 +2,7 @@
 #include "record/reporter.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -26,11 +27,18 @@
 /* Files of the traced that no stack lay in for so long are closed: they keep disk space and mounts busy. */
 #define TRIM_IDLE_NS (3600 * NSEC_PER_SEC)
 #define TRIM_INTERVAL_NS (60 * NSEC_PER_SEC)
-/* A receiver that restarts is back within moments; one that does not is not waited for a second time. */
-#define RETRY_NS (50 * NSEC_PER_MSEC)
-#define RETRY_MAX 20
+/* A receiver that restarts is back within moments. One that stays away is asked less and less often, and told of. */
+#define RETRY_MIN_NS (50 * NSEC_PER_MSEC)
+#define RETRY_MAX_NS (5 * NSEC_PER_SEC)
+#define OUTAGE_NS NSEC_PER_SEC
+/* What a stop waits for a receiver that is away. */
+#define STOP_RETRY_NS NSEC_PER_SEC
 /* For a thread that is not stuck to see that it is to end. */
 #define GRACE_NS (200 * NSEC_PER_MSEC)
+
+#define RANK_HISTORY 0
+#define RANK(severity) ((unsigned)(severity) + 1)
+_Static_assert(QUEUE_RANKS == RANK(SEVERITY_MAX), "a rank for each severity and one for the history");
 
 enum phase {
 	PHASE_IDLE,
@@ -44,8 +52,9 @@ struct reporter {
 	pthread_t builder, writer;
 	int refs; /* the owner's and each thread's: who is last frees */
 	struct reporter_options o;
-	char *journal_socket, *syslog_socket, *proc_root; /* behind o */
-	int own_fd;					    /* copy of o.out_fd */
+	char *journal_socket, *proc_root; /* behind o, as is the next */
+	struct syslog_settings syslog;
+	int own_fd; /* copy of o.out_fd */
 
 	struct queue reports, records;
 	struct budget budget;
@@ -56,11 +65,12 @@ struct reporter {
 	bool is_stopping, is_abandoned, is_reopening, builder_done, writer_done;
 
 	uint64_t stop_ns; /* when is_stopping was set */
+	uint64_t stop_retry_ns; /* until then a failed write is tried again */
 	struct objects *objects;
 	struct symbolizer *symbolizer; /* the builder's */
 	bool is_late;		       /* the builder's: the last stack was not resolved in time */
 	struct sink *sink;	       /* the writer's; NULL with o.write */
-	bool is_down;		       /* the writer's: the last write failed */
+	bool is_down;		       /* the writer's: the log says that records cannot be written */
 };
 
 static void reporter_free(struct reporter *r)
@@ -76,7 +86,7 @@ static void reporter_free(struct reporter *r)
 	sink_close(r->sink);
 	closep(&r->own_fd);
 	free(r->journal_socket);
-	free(r->syslog_socket);
+	syslog_settings_done(&r->syslog);
 	free(r->proc_root);
 	pthread_cond_destroy(&r->to_builder);
 	pthread_cond_destroy(&r->to_writer);
@@ -100,10 +110,13 @@ static bool wait_until(struct reporter *r, pthread_cond_t *cond, uint64_t deadli
 	return cond_wait_until(cond, &r->lock, deadline_ns);
 }
 
-/* The daemon's own records are few and tell of all others. */
+/* The daemon's own records are few and tell of all others; those of the history are many, and each tells again what the one
+ * before has told. */
 static unsigned rank_of(const struct report *report)
 {
-	return report->event >= REPORT_START ? MAX(report->severity, SEVERITY_WARNING) : report->severity;
+	if (report->event >= REPORT_START)
+		return RANK(MAX(report->severity, SEVERITY_WARNING));
+	return report->event >= REPORT_SAMPLE ? RANK_HISTORY : RANK(report->severity);
 }
 
 static void queue_record(struct reporter *r, struct record *rec, unsigned rank)
@@ -187,7 +200,7 @@ static void build_summary(struct reporter *r)
 	budget_summary(&r->budget, text, sizeof(text));
 	if (record_build_suppressed(text, clock_real_usec(), &rec) < 0)
 		return; /* what was held is in unsaid all the same */
-	queue_record(r, rec, SEVERITY_WARNING);
+	queue_record(r, rec, RANK(SEVERITY_WARNING));
 }
 
 /* Locked; unlocks meanwhile. */
@@ -238,39 +251,72 @@ static int write_once(struct reporter *r, struct record *rec)
 	return r->o.write ? r->o.write(rec, r->o.userdata) : r->sink->ops->write(r->sink, rec);
 }
 
-/* Locked; unlocks meanwhile. */
-static void write_record(struct reporter *r, struct record *rec)
+/* Locked; unlocks meanwhile. With what this record is to tell of others now: not in the history, where an alert would not
+ * see it. */
+static int try_record(struct reporter *r, struct record *rec)
 {
-	uint64_t suppressed = rec->suppressed + r->unsaid;
-	int err, tries = 0;
+	uint64_t unsaid = rec->is_history ? 0 : r->unsaid, suppressed = rec->suppressed + unsaid;
+	int err;
 
-	r->unsaid = 0;
+	r->unsaid -= unsaid;
+	rec->suppressed = suppressed;
 	r->in_flight = 1 + suppressed;
 	err = record_set_suppressed(rec, suppressed);
-	if (err == 0) {
-		for (;;) {
-			pthread_mutex_unlock(&r->lock);
-			err = write_once(r, rec);
-			pthread_mutex_lock(&r->lock);
-			if (err == 0 || r->is_down || r->is_stopping || tries++ == RETRY_MAX)
-				break;
-			(void)wait_until(r, &r->to_writer, clock_monotonic_ns() + RETRY_NS);
-		}
-	}
-	if (!r->is_abandoned)
-		r->in_flight = 0;
-	if (err == 0) {
-		r->stats.written++;
-	} else {
-		r->stats.failed++;
-		if (!r->is_abandoned)
-			r->unsaid += 1 + suppressed;
-	}
-	if (!r->is_abandoned && err != 0 && !r->is_down)
-		log_warning("Cannot write records: %s. They are counted, and the next that gets through says how many.",
-			    strerror(-err));
-	r->is_down = err != 0;
-	record_free(rec);
+	if (err == 0)
+		err = record_set_written(rec, r->stats.written);
+	if (err < 0)
+		return err;
+	pthread_mutex_unlock(&r->lock);
+	err = write_once(r, rec);
+	pthread_mutex_lock(&r->lock);
+	return err;
+}
+
+/* It is the record, not the receiver: it would keep all others from being written. */
+static bool is_hopeless(int err)
+{
+	return err == -EMSGSIZE || err == -ENOMEM || err == -EINVAL || err == -E2BIG;
+}
+
+/* Locked; unlocks meanwhile: the log may be as stuck as the receiver is. */
+static void say_down(struct reporter *r, int err)
+{
+	_cleanup_strbuf_ struct strbuf why = STRBUF_INIT;
+
+	r->is_down = true;
+	pthread_mutex_unlock(&r->lock);
+	if (r->sink && r->sink->ops->explain)
+		r->sink->ops->explain(r->sink, err, &why);
+	else
+		strbuf_addf(&why, "%s: %s", sink_name(r->sink ? r->sink->ops->kind : r->o.sink), strerror(-err));
+	log_warning("Cannot write records to %s. They wait and are tried again; if too many do, the least important are dropped "
+		    "and counted.", strbuf_str(&why));
+	pthread_mutex_lock(&r->lock);
+}
+
+/* The same. */
+static void say_up(struct reporter *r)
+{
+	const uint64_t dropped = r->stats.dropped + r->stats.failed;
+
+	r->is_down = false;
+	pthread_mutex_unlock(&r->lock);
+	log_notice("Records are written again; %" PRIu64 " were dropped so far.", dropped);
+	pthread_mutex_lock(&r->lock);
+}
+
+/* Locked; unlocks meanwhile. Until the next try is due; a reload or a stop make it due at once. */
+static void wait_to_retry(struct reporter *r, uint64_t delay_ns)
+{
+	const uint64_t now = clock_monotonic_ns();
+	const bool was_stopping = r->is_stopping;
+	uint64_t until = now + delay_ns;
+
+	if (was_stopping)
+		until = MIN(now + RETRY_MIN_NS, r->stop_retry_ns);
+	while (!r->is_abandoned && !r->is_reopening && r->is_stopping == was_stopping &&
+	       wait_until(r, &r->to_writer, until))
+		;
 }
 
 /* Locked; unlocks meanwhile. */
@@ -289,7 +335,57 @@ static void reopen_sink(struct reporter *r)
 	}
 	pthread_mutex_lock(&r->lock);
 	r->stats.sink = r->sink->ops->kind;
-	r->is_down = false;
+}
+
+/* Locked; unlocks meanwhile. Until it is written, or there is no hope of that. */
+static int hold_record(struct reporter *r, struct record *rec)
+{
+	uint64_t delay = RETRY_MIN_NS, since = 0;
+	int err;
+
+	for (;;) {
+		err = try_record(r, rec);
+		if (err == 0 || r->is_abandoned || is_hopeless(err))
+			return err;
+		if (since == 0)
+			since = clock_monotonic_ns();
+		if (!r->is_down && (clock_monotonic_ns() - since >= OUTAGE_NS || r->is_stopping))
+			say_down(r, err);
+		if (r->is_stopping && clock_monotonic_ns() >= r->stop_retry_ns)
+			return err;
+		wait_to_retry(r, delay);
+		if (r->is_abandoned)
+			return err;
+		delay = MIN(2 * delay, RETRY_MAX_NS);
+		if (r->is_reopening) {
+			reopen_sink(r);
+			delay = RETRY_MIN_NS;
+		}
+	}
+}
+
+/* Locked; unlocks meanwhile. */
+static void write_record(struct reporter *r, struct record *rec)
+{
+	int err = hold_record(r, rec);
+
+	if (!r->is_abandoned)
+		r->in_flight = 0;
+	if (err == 0) {
+		r->stats.written++;
+		if (r->is_down)
+			say_up(r);
+	} else {
+		r->stats.failed++;
+		if (!r->is_abandoned)
+			r->unsaid += 1 + rec->suppressed;
+		if (is_hopeless(err)) {
+			pthread_mutex_unlock(&r->lock);
+			log_debug("A record that cannot be written: %s", strerror(-err));
+			pthread_mutex_lock(&r->lock);
+		}
+	}
+	record_free(rec);
 }
 
 static void *writer_thread(void *userdata)
@@ -317,15 +413,17 @@ static void *writer_thread(void *userdata)
 
 static int copy_options(struct reporter *r, const struct reporter_options *o)
 {
+	static const struct syslog_settings defaults = SYSLOG_SETTINGS_DEFAULT;
+
 	r->o = *o;
 	r->proc_root = strdup(o->proc_root ? o->proc_root : "/proc");
 	r->journal_socket = o->journal_socket ? strdup(o->journal_socket) : NULL;
-	r->syslog_socket = o->syslog_socket ? strdup(o->syslog_socket) : NULL;
-	if (!r->proc_root || (o->journal_socket && !r->journal_socket) || (o->syslog_socket && !r->syslog_socket))
+	if (!r->proc_root || (o->journal_socket && !r->journal_socket) ||
+	    syslog_settings_copy(o->syslog ? o->syslog : &defaults, &r->syslog) < 0)
 		return -ENOMEM;
 	r->o.proc_root = r->proc_root;
 	r->o.journal_socket = r->journal_socket;
-	r->o.syslog_socket = r->syslog_socket;
+	r->o.syslog = &r->syslog;
 	/* A reopen in the writer thread may come after the caller has closed its own. */
 	r->own_fd = o->out_fd >= 0 ? fcntl(o->out_fd, F_DUPFD_CLOEXEC, 3) : -1;
 	r->o.out_fd = r->own_fd;
@@ -454,6 +552,7 @@ uint64_t reporter_stop(struct reporter *r, uint64_t timeout_ns)
 	pthread_mutex_lock(&r->lock);
 	r->is_stopping = true;
 	r->stop_ns = now;
+	r->stop_retry_ns = now + MIN(timeout_ns, STOP_RETRY_NS);
 	pthread_cond_broadcast(&r->to_builder);
 	pthread_cond_broadcast(&r->to_writer);
 	wait_for_threads(r, timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX);

@@ -6,7 +6,6 @@
 #include "record/sink.h"
 
 #define JOURNAL_SOCKET "/run/systemd/journal/socket"
-#define SYSLOG_SOCKET "/dev/log"
 
 static const char *const names[] = {
 	[SINK_AUTO] = "auto", [SINK_JOURNAL] = "journal", [SINK_SYSLOG] = "syslog",
@@ -36,7 +35,7 @@ static int open_kind(enum sink_kind kind, const struct reporter_options *o, stru
 	case SINK_JOURNAL:
 		return sink_journal_open(o->journal_socket ? o->journal_socket : JOURNAL_SOCKET, ret);
 	case SINK_SYSLOG:
-		return sink_syslog_open(o->syslog_socket ? o->syslog_socket : SYSLOG_SOCKET, o->syslog_cee, ret);
+		return sink_syslog_open(o->syslog, ret);
 	case SINK_JSON:
 		return sink_json_open(o->out_fd, ret);
 	case SINK_TEXT:

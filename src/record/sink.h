@@ -14,12 +14,15 @@ struct sink_ops {
 	enum sink_kind kind;
 	/* 0 or -errno: then nothing, or for a stream an unusable part, was written. */
 	int (*write)(struct sink *s, const struct record *r);
+	/* Where to, and why a write failed with err and what to do about it, in a sentence. NULL = all is in err. */
+	void (*explain)(const struct sink *s, int err, struct strbuf *sb);
 	void (*close)(struct sink *s); /* frees */
 };
 
 /* 0 or -errno; -ENOENT, -ECONNREFUSED and the like: nobody listens at that socket. */
 int sink_journal_open(const char *socket_path, struct sink **ret);
-int sink_syslog_open(const char *socket_path, int is_cee, struct sink **ret);
+/* o is not needed afterwards. A receiver on the network is first asked for when there is something to write. */
+int sink_syslog_open(const struct syslog_settings *o, struct sink **ret);
 /* Works on a copy of fd. */
 int sink_json_open(int fd, struct sink **ret);
 int sink_text_open(int fd, struct sink **ret);

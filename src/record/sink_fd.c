@@ -9,11 +9,14 @@ struct sink_fd {
 	struct sink sink;
 	int fd;
 	int is_colour;
+	bool is_torn; /* the last line was written in part, on a disk that is full say */
 };
 
 /* A pipe that its other user made non-blocking blocks all the same. */
-static int write_all(int fd, const char *data, size_t len)
+static int write_all(int fd, const char *data, size_t len, bool *ret_is_torn)
 {
+	const char *start = data;
+
 	while (len > 0) {
 		ssize_t n = write(fd, data, len);
 
@@ -25,12 +28,27 @@ static int write_all(int fd, const char *data, size_t len)
 			(void)poll(&p, 1, -1);
 			continue;
 		}
-		if (n < 0)
+		if (n < 0) {
+			*ret_is_torn = *ret_is_torn || data > start;
 			return -errno;
+		}
 		data += n;
 		len -= (size_t)n;
 	}
 	return 0;
+}
+
+static int write_lines(struct sink_fd *f, const struct strbuf *sb)
+{
+	int err = sb->error;
+
+	if (err == 0 && f->is_torn)
+		err = write_all(f->fd, "\n", 1, &f->is_torn);
+	if (err == 0) {
+		f->is_torn = false;
+		err = write_all(f->fd, sb->buf, sb->len, &f->is_torn);
+	}
+	return err;
 }
 
 static int json_write(struct sink *s, const struct record *r)
@@ -38,7 +56,7 @@ static int json_write(struct sink *s, const struct record *r)
 	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
 
 	record_json(r, &sb);
-	return sb.error ? sb.error : write_all(((struct sink_fd *)s)->fd, sb.buf, sb.len);
+	return write_lines((struct sink_fd *)s, &sb);
 }
 
 static int text_write(struct sink *s, const struct record *r)
@@ -47,7 +65,7 @@ static int text_write(struct sink *s, const struct record *r)
 	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
 
 	record_text(r, &sb, f->is_colour);
-	return sb.error ? sb.error : write_all(f->fd, sb.buf, sb.len);
+	return write_lines(f, &sb);
 }
 
 static void fd_close(struct sink *s)
@@ -58,8 +76,8 @@ static void fd_close(struct sink *s)
 	free(f);
 }
 
-static const struct sink_ops json_ops = { SINK_JSON, json_write, fd_close };
-static const struct sink_ops text_ops = { SINK_TEXT, text_write, fd_close };
+static const struct sink_ops json_ops = { SINK_JSON, json_write, NULL, fd_close };
+static const struct sink_ops text_ops = { SINK_TEXT, text_write, NULL, fd_close };
 
 static int open_fd(int fd, const struct sink_ops *ops, struct sink **ret)
 {

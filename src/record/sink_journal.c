@@ -34,7 +34,7 @@ static void journal_close(struct sink *s)
 	free(j);
 }
 
-static const struct sink_ops journal_ops = { SINK_JOURNAL, journal_write, journal_close };
+static const struct sink_ops journal_ops = { SINK_JOURNAL, journal_write, NULL, journal_close };
 
 int sink_journal_open(const char *socket_path, struct sink **ret)
 {

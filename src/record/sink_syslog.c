@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: MIT */
+/* Lines of syslog, to a socket of this host or to a receiver on the network. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "record/sink.h"
+#include "record/sink_net.h"
 
-/* What receivers take by default: the oldest of them, and rsyslog, whose limit is 8 KiB. */
+/* What receivers take by default. On a socket of the host: the oldest of them, and rsyslog, whose limit is 8 KiB. By UDP:
+ * what every receiver should take (RFC 5426), though it may go in two parts. By TCP: rsyslog again. */
 #define LINE_MAX_BYTES 1024
-#define CEE_MAX_BYTES 8100
+#define UDP_MAX_BYTES 2048
+#define LONG_MAX_BYTES 8100
 
 struct sink_syslog {
 	struct sink sink;
-	char *path;
-	int is_cee, fd, type;
+	struct syslog_settings o;
+	struct net *net; /* NULL: a socket of this host, as follows */
+	const char *path;
+	int fd, type;
 	char hostname[65];
 };
 
@@ -59,7 +65,7 @@ static int send_all(int fd, const char *data, size_t len)
 	return 0;
 }
 
-static int syslog_connect(struct sink_syslog *s)
+static int local_connect(struct sink_syslog *s)
 {
 	int fd = sink_connect(s->path, &s->type);
 
@@ -70,25 +76,55 @@ static int syslog_connect(struct sink_syslog *s)
 	return 0;
 }
 
-static int syslog_write(struct sink *sink, const struct record *r)
+static int local_send(struct sink_syslog *s, struct strbuf *line)
 {
-	struct sink_syslog *s = (struct sink_syslog *)sink;
-	_cleanup_strbuf_ struct strbuf line = STRBUF_INIT;
 	int err;
 
-	record_syslog(r, s->hostname, (uint32_t)getpid(), s->is_cee, s->is_cee ? CEE_MAX_BYTES : LINE_MAX_BYTES, &line);
 	if (s->type == SOCK_STREAM)
-		strbuf_addc(&line, '\n');
-	if (line.error)
-		return line.error;
-	err = send_all(s->fd, line.buf, line.len);
+		strbuf_addc(line, '\n');
+	if (line->error)
+		return line->error;
+	err = send_all(s->fd, line->buf, line->len);
 	if (err == 0 || err == -EMSGSIZE || err == -ENOMEM)
 		return err;
 	/* The receiver was restarted and listens at a new socket. */
-	err = syslog_connect(s);
+	err = local_connect(s);
 	if (err < 0)
 		return err;
-	return send_all(s->fd, line.buf, line.len);
+	return send_all(s->fd, line->buf, line->len);
+}
+
+static size_t max_bytes(const struct syslog_settings *o)
+{
+	if (o->max_bytes > 0)
+		return o->max_bytes;
+	if (o->transport == SYSLOG_UDP)
+		return UDP_MAX_BYTES;
+	return o->is_cee || o->transport == SYSLOG_TCP ? LONG_MAX_BYTES : LINE_MAX_BYTES;
+}
+
+static int syslog_write(struct sink *sink, const struct record *r)
+{
+	struct sink_syslog *s = (struct sink_syslog *)sink;
+	const struct syslog_format f = { .hostname = s->o.hostname ? s->o.hostname : s->hostname,
+					 .pid = (uint32_t)getpid(), .facility = s->o.facility, .is_cee = s->o.is_cee,
+					 .max = max_bytes(&s->o) };
+	_cleanup_strbuf_ struct strbuf line = STRBUF_INIT;
+
+	record_syslog(r, &f, &line);
+	if (line.error)
+		return line.error;
+	return s->net ? net_send(s->net, line.buf, line.len) : local_send(s, &line);
+}
+
+static void syslog_explain(const struct sink *sink, int err, struct strbuf *sb)
+{
+	const struct sink_syslog *s = (const struct sink_syslog *)sink;
+
+	if (s->net)
+		net_explain(s->net, err, sb);
+	else
+		strbuf_addf(sb, "%s: %s: start a receiver there, or correct syslog.server", s->path, strerror(-err));
 }
 
 static void syslog_close(struct sink *sink)
@@ -96,13 +132,14 @@ static void syslog_close(struct sink *sink)
 	struct sink_syslog *s = (struct sink_syslog *)sink;
 
 	closep(&s->fd);
-	free(s->path);
+	net_free(s->net);
+	syslog_settings_done(&s->o);
 	free(s);
 }
 
-static const struct sink_ops syslog_ops = { SINK_SYSLOG, syslog_write, syslog_close };
+static const struct sink_ops syslog_ops = { SINK_SYSLOG, syslog_write, syslog_explain, syslog_close };
 
-int sink_syslog_open(const char *socket_path, int is_cee, struct sink **ret)
+int sink_syslog_open(const struct syslog_settings *o, struct sink **ret)
 {
 	struct sink_syslog *s;
 	int err;
@@ -111,12 +148,16 @@ int sink_syslog_open(const char *socket_path, int is_cee, struct sink **ret)
 	if (!s)
 		return -ENOMEM;
 	s->sink.ops = &syslog_ops;
-	s->is_cee = is_cee;
 	s->fd = -1;
 	if (gethostname(s->hostname, sizeof(s->hostname) - 1) < 0)
 		s->hostname[0] = '\0';
-	s->path = strdup(socket_path);
-	err = s->path ? syslog_connect(s) : -ENOMEM;
+	err = syslog_settings_copy(o, &s->o);
+	if (err == 0 && o->transport != SYSLOG_UNIX) {
+		err = net_new(o, &s->net);
+	} else if (err == 0) {
+		s->path = s->o.address ? s->o.address : SYSLOG_SOCKET_DEFAULT;
+		err = local_connect(s);
+	}
 	if (err < 0) {
 		syslog_close(&s->sink);
 		return err;

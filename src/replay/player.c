@@ -124,6 +124,7 @@ int player_moment(const struct player *p, uint64_t time_ns, uint64_t *ret)
 static void tick(struct player *p)
 {
 	p->stats.ticks++;
+	player_late_tick(p);
 	p->told_ns = p->now_ns;
 	engine_tick(p->engine, p->now_ns, player_real(p));
 }
@@ -163,6 +164,16 @@ struct player_life *player_life(const struct player *p, uint32_t pid)
 	return map64_get(&p->lives, pid);
 }
 
+void player_block_free(struct player_block *b)
+{
+	while (b) {
+		struct player_block *older = b->older;
+
+		free(b);
+		b = older;
+	}
+}
+
 void player_drop_blocks(struct player_life *l)
 {
 	for (size_t k = 0; k < ADDR_KINDS; k++) {
@@ -170,7 +181,7 @@ void player_drop_blocks(struct player_life *l)
 		void *value;
 
 		while (map64_next(&l->blocks[k], &iter, NULL, &value))
-			free(value);
+			player_block_free(value);
 		map64_done(&l->blocks[k]);
 		l->blocks[k] = (struct map64)MAP64_INIT;
 	}
@@ -280,10 +291,18 @@ uint64_t player_stack_number(const struct player *p, const struct stack *s)
 	return s ? s->key : 0;
 }
 
+static void on_clean(const char *text, struct strbuf *sb, void *userdata)
+{
+	struct player *p = userdata;
+
+	p->options.clean(text, sb, p->options.userdata);
+}
+
 int player_new(const struct player_options *o, struct ruleset *rs, struct player **ret)
 {
 	const struct engine_ops ops = { .report = on_report, .call_name = on_call_name, .random_id = on_random_id,
-					.forget_stack = on_forget_stack };
+					.forget_stack = on_forget_stack, .clean = o->clean ? on_clean : NULL,
+					.omit = o->omit };
 	_cleanup_(ruleset_freep) struct ruleset *rules = rs;
 	_cleanup_(player_freep) struct player *p = NULL;
 	int r;
@@ -325,6 +344,7 @@ void player_free(struct player *p)
 	map64_done(&p->lives);
 	names_done(&p->calls);
 	names_done(&p->reasons);
+	free(p->late);
 	free(p);
 }
 

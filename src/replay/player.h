@@ -30,6 +30,9 @@ struct player_options {
 	/* "frame;frame" of a stack or NULL, asked when the stack is first used; with has_sites, when its call site is told.
 	 * May be NULL: no frames are known. */
 	const char *(*stack)(uint64_t stack, void *userdata);
+	/* As in engine_ops; may be NULL. */
+	void (*clean)(const char *text, struct strbuf *sb, void *userdata);
+	uint32_t omit;
 	void *userdata;
 };
 

@@ -2,6 +2,7 @@
 /* One item of a trace after the other, as what an engine is told. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "model/process.h"
@@ -29,14 +30,80 @@ static struct event block_event(uint8_t type, const struct player_block *b, uint
 
 static int free_block(struct player *p, struct player_life *l, uint8_t kind, uint64_t addr)
 {
-	struct player_block *b = map64_get(&l->blocks[kind], addr);
-	struct event ev = block_event(EVENT_FREE, b, addr, kind);
+	struct player_block *b = map64_get(&l->blocks[kind], addr), *newer = NULL;
+	struct event ev;
 
-	if (b->again)
+	for (; b->older; b = b->older)
+		newer = b;
+	ev = block_event(EVENT_FREE, b, addr, kind);
+	if (b->again) {
 		b->again--;
+		return send(p, l, &ev);
+	}
+	if (newer)
+		newer->older = NULL;
 	else
-		free(map64_remove(&l->blocks[kind], addr));
+		(void)map64_remove(&l->blocks[kind], addr);
+	free(b);
 	return send(p, l, &ev);
+}
+
+/*
+ * A free is an event when its call returns, and by then the driver may have given the address to another thread: both
+ * blocks count until it comes, as they did in the books. That is a matter of one call's return, so what is still there a
+ * tick later was freed where the recording does not show it.
+ */
+#define LATE_TICKS 2
+/* Blocks of one address that wait for their frees: as many threads are at the end of a call at once. A file that says more
+ * would have them all walked through at each of its lines. */
+#define LATE_DEPTH 16
+
+static bool is_deep(const struct player_block *b)
+{
+	size_t n = 0;
+
+	for (; b && n < LATE_DEPTH; b = b->older)
+		n++;
+	return n == LATE_DEPTH;
+}
+
+static int add_late(struct player *p, const struct player_life *l, uint8_t kind, uint64_t addr, uint64_t birth_ns)
+{
+	if (p->late_len == p->late_cap) {
+		size_t cap = MAX(p->late_cap * 2, (size_t)16);
+		struct player_late *list = realloc(p->late, cap * sizeof(*list));
+
+		if (!list)
+			return -ENOMEM;
+		p->late = list;
+		p->late_cap = cap;
+	}
+	p->late[p->late_len++] = (struct player_late){ .pid = l->pid, .start_ns = l->start_ns, .addr = addr, .kind = kind,
+						       .birth_ns = birth_ns, .tick = p->stats.ticks };
+	return 0;
+}
+
+void player_late_tick(struct player *p)
+{
+	size_t n = 0;
+
+	while (n < p->late_len && p->stats.ticks - p->late[n].tick >= LATE_TICKS) {
+		const struct player_late *late = &p->late[n++];
+		struct player_life *l = player_life(p, late->pid);
+		const struct player_block *b = l && l->start_ns == late->start_ns ?
+						       map64_get(&l->blocks[late->kind], late->addr) : NULL;
+		bool is_late = b && b->older;
+
+		for (; b && b->older; b = b->older)
+			;
+		if (!is_late || b->birth_ns > late->birth_ns)
+			continue;
+		p->stats.replaced++;
+		p->item_ns = p->now_ns;
+		(void)free_block(p, l, late->kind, late->addr);
+	}
+	if (n)
+		memmove(p->late, p->late + n, (p->late_len -= n) * sizeof(*p->late));
 }
 
 /* What is imported again has the same address, and takes a free of its own. */
@@ -45,7 +112,7 @@ static bool is_shared(const struct player_block *b, const struct trace_item *ite
 	return b && b->class == CLASS_IMPORTED && item->class == CLASS_IMPORTED && item->kind == ADDR_POINTER;
 }
 
-/* The block of an item, kept until its free. */
+/* The block of an item, kept until its free, before an older one at the address. */
 static int keep_block(struct player *p, struct player_life *l, const struct trace_item *item, uint64_t birth_ns,
 		      struct player_block **ret)
 {
@@ -61,7 +128,8 @@ static int keep_block(struct player *p, struct player_life *l, const struct trac
 		return -ENOMEM;
 	*b = (struct player_block){ .bytes = item->bytes, .stack = item->stack, .birth_ns = birth_ns,
 				    .device = item->device, .class = item->class, .reason = item->reason,
-				    .call = (uint16_t)player_call(p, item->call) };
+				    .call = (uint16_t)player_call(p, item->call),
+				    .older = map64_get(&l->blocks[item->kind], item->addr) };
 	if (map64_put(&l->blocks[item->kind], item->addr, b) < 0) {
 		free(b);
 		return -ENOMEM;
@@ -78,8 +146,13 @@ static int feed_alloc(struct player *p, struct player_life *l, const struct trac
 
 	b = map64_get(&l->blocks[item->kind], item->addr);
 	if (b && !is_shared(b, item)) {
-		p->stats.replaced++;
-		r = free_block(p, l, item->kind, item->addr);
+		/* Without the daemon's ticks it is no recording of ours but somebody's account, and says what it means. */
+		bool is_late = p->options.has_ticks, is_over = !is_late || is_deep(b);
+
+		p->stats.replaced += is_over;
+		r = is_late ? add_late(p, l, item->kind, item->addr, b->birth_ns) : 0;
+		if (r == 0 && is_over)
+			r = free_block(p, l, item->kind, item->addr);
 		if (r < 0)
 			return r;
 	}
@@ -177,7 +250,7 @@ static int feed_block(struct player *p, struct player_life *l, const struct trac
 	if (r < 0)
 		return r;
 	if (!is_shared(map64_get(&l->blocks[item->kind], item->addr), item))
-		free(map64_remove(&l->blocks[item->kind], item->addr));
+		player_block_free(map64_remove(&l->blocks[item->kind], item->addr));
 	r = keep_block(p, l, item, MIN(birth_ns, p->now_ns), &b);
 	if (r < 0)
 		return r;
@@ -217,14 +290,15 @@ static int rebuild_add(struct player *p, struct player_life *l)
 		void *value;
 
 		while (r != -ENOMEM && map64_next(&l->blocks[k], &iter, &addr, &value)) {
-			const struct player_block *b = value;
-			struct event ev = block_event(EVENT_ALLOC, b, addr, k);
+			for (const struct player_block *b = value; b; b = b->older) {
+				struct event ev = block_event(EVENT_ALLOC, b, addr, k);
 
-			ev.pid = l->pid;
-			ev.start_ns = l->start_ns;
-			ev.time_ns = b->birth_ns;
-			for (uint64_t n = 0; n <= b->again && r != -ENOMEM; n++)
-				r = engine_rebuild_add(p->engine, &ev);
+				ev.pid = l->pid;
+				ev.start_ns = l->start_ns;
+				ev.time_ns = b->birth_ns;
+				for (uint64_t n = 0; n <= b->again && r != -ENOMEM; n++)
+					r = engine_rebuild_add(p->engine, &ev);
+			}
 		}
 	}
 	return r == -ENOMEM ? r : 0;

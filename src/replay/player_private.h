@@ -9,6 +9,7 @@
 
 /* A live block: what the free that ends it must say. */
 struct player_block {
+	struct player_block *older; /* whose free is still on its way, see feed_alloc() */
 	uint64_t bytes, stack, birth_ns;
 	int32_t device;
 	uint32_t again; /* how often it was opened beside the first time */
@@ -21,6 +22,14 @@ struct player_figure {
 	char *uuid; /* NULL = on none that was named */
 	uint64_t bytes;
 	bool is_older;
+};
+
+/* An address at which there is an older block too. */
+struct player_late {
+	uint32_t pid;
+	uint64_t start_ns, addr;
+	uint64_t birth_ns, tick; /* of the older one; the tick before the newer one */
+	uint8_t kind;
 };
 
 /* One incarnation of a pid. */
@@ -52,6 +61,8 @@ struct player {
 	uint64_t start_last_ns;
 	uint64_t ids;
 	bool is_pass; /* of the driver, between its begin and end */
+	struct player_late *late;
+	size_t late_len, late_cap;
 	struct map64 lives; /* struct player_life by pid */
 	struct player_names calls, reasons;
 	struct player_stats stats;
@@ -67,6 +78,8 @@ struct player_life *player_life(const struct player *p, uint32_t pid);
 /* The life of the pid, beginning one where there is none. 0 or -ENOMEM. */
 int player_live(struct player *p, uint32_t pid, struct player_life **ret);
 void player_end(struct player *p, struct player_life *l);
+/* With those older than it; accepts NULL. */
+void player_block_free(struct player_block *b);
 /* Forgets its blocks. */
 void player_drop_blocks(struct player_life *l);
 /* Makes the stack known to the engine, if it is not. 0 or -ENOMEM. */
@@ -76,6 +89,9 @@ int player_resolve(struct player *p, struct player_life *l, uint64_t number, uin
 /* On the monotonic clock. 0, -EINVAL (beyond PLAYER_TIME_MAX). */
 int player_moment(const struct player *p, uint64_t time_ns, uint64_t *ret);
 void player_pass_until(struct player *p, uint64_t until_ns);
+
+/* player_feed.c: ends older blocks that nobody has freed. */
+void player_late_tick(struct player *p);
 
 /* player_driver.c: passes over all processes, and figures that stand alone. 0 or -ENOMEM. */
 void player_driver_begin(struct player *p);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/map64.h"
 #include "base/strbuf.h"
+#include "record/record.h"
 #include "replay/recorder_out.h"
 #include "replay/trace.h"
 
@@ -344,6 +345,7 @@ static void take_common(struct recorder *r, const struct engine_input *in, struc
 
 static void take_process(struct recorder *r, const struct engine_input *in, struct trace_item *item)
 {
+	_cleanup_(identity_unrefp) struct identity *id = NULL;
 	struct recorded *p;
 	char buf[64];
 	bool may_add = true;
@@ -351,7 +353,11 @@ static void take_process(struct recorder *r, const struct engine_input *in, stru
 	switch (in->type) {
 	case INPUT_IDENTITY:
 		item->type = TRACE_IDENTITY;
-		item->identity = in->identity;
+		if (r->o.identity && redact_identity(r->o.redact, in->identity, &id) < 0) {
+			count_dropped(r, NULL);
+			return;
+		}
+		item->identity = id;
 		break;
 	case INPUT_ORDINAL:
 		item->type = TRACE_ORDINAL;
@@ -495,7 +501,8 @@ static void recorder_free(struct recorder *r)
 int recorder_new(const struct recorder_options *o, struct recorder **ret)
 {
 	struct recorder_out_options oo = { .path = o->path, .is_private = o->identity, .objects = o->objects,
-					   .max_pending_bytes = o->max_pending_bytes ?: PENDING_BYTES_DEFAULT };
+					   .max_pending_bytes = o->max_pending_bytes ?: PENDING_BYTES_DEFAULT,
+					   .redact = o->redact };
 	struct recorder *r = calloc(1, sizeof(*r));
 	int q;
 

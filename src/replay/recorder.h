@@ -8,7 +8,7 @@
  * Text and compressed text are handed to the kernel every two seconds, ended at a whole line: what is on disk is a trace.
  * The first frame of a stack is its GPUXRAY_STACK_ID, "@0123456789abcdef": no text gives it back.
  * Without identity no line names a person or a command line; stacks do name functions and files, without folders of
- * the program's own.
+ * the program's own. With it secrets are replaced as in records, and what records omit is omitted here as well.
  */
 #pragma once
 
@@ -21,6 +21,7 @@
 
 struct objects;
 struct recorder;
+struct redact;
 
 struct recorder_options {
 	const char *path; /* ".gz" at its end: compressed. "-": standard output, text */
@@ -30,6 +31,7 @@ struct recorder_options {
 	uint64_t max_pending_bytes; /* waiting to be written; beyond it lines are dropped and counted. 0 = 64 MiB */
 	uint64_t start_ns; /* time 0 of the trace, monotonic, no later than the first input; 0 = the first input */
 	struct objects *objects; /* files that stacks point into; a reference is taken. NULL: stacks are not told */
+	const struct redact *redact; /* borrowed for the recorder's life; NULL: identities and stacks are written as they are */
 	const char *(*call_name)(uint32_t call, void *userdata); /* may be NULL */
 	void *userdata;
 };

@@ -6,9 +6,11 @@
 #include "base/clock.h"
 #include "base/strbuf.h"
 #include "base/thread.h"
+#include "record/record.h"
 #include "replay/recorder.h"
 #include "replay/recorder_file.h"
 #include "replay/trace.h"
+#include "rule/omit.h"
 #include "stack/symbolizer.h"
 
 /* So much is worth waking the thread for; less waits for the next flush. */
@@ -33,6 +35,7 @@ struct recorder_out {
 	pthread_t thread;
 	uint64_t max;
 	bool hides_folders;
+	const struct redact *redact;
 
 	struct strbuf pending; /* lines */
 	uint64_t in_flight;    /* bytes that the thread has in hand */
@@ -153,6 +156,18 @@ static void hide_folders(struct text_frame *f)
 		memmove(path, last + 1, strlen(last + 1) + 1);
 }
 
+/* A path in it may be secret. In place; without its text where there is no memory. */
+static void redact_frame(const struct redact *redact, struct text_frame *f)
+{
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+	char *clean = NULL;
+
+	redact_text(redact, f->text ?: "", &sb);
+	(void)strbuf_steal(&sb, &clean);
+	free(f->text);
+	f->text = clean;
+}
+
 /* The line of a stack. */
 static void describe(struct recorder_out *out, const struct waiting *w, struct strbuf *sb)
 {
@@ -163,8 +178,11 @@ static void describe(struct recorder_out *out, const struct waiting *w, struct s
 
 	if (symbolizer_resolve(out->symbolizer, w->stack, STACK_OK, &st) < 0 || !st->len)
 		return;
-	for (size_t i = 0; out->hides_folders && i < st->len; i++)
-		hide_folders(&st->frames[i]);
+	for (size_t i = 0; i < st->len; i++) {
+		if (out->hides_folders)
+			hide_folders(&st->frames[i]);
+		redact_frame(out->redact, &st->frames[i]);
+	}
 	frames = calloc(st->len + 1, sizeof(*frames));
 	if (!frames)
 		return;
@@ -173,6 +191,8 @@ static void describe(struct recorder_out *out, const struct waiting *w, struct s
 	memcpy(frames + 1, st->frames, st->len * sizeof(*frames));
 	with_id.frames = st->id ? frames : frames + 1;
 	with_id.len = st->len + (st->id != NULL);
+	if (redact_omitted(out->redact) & OMIT_BIT(OMIT_STACK))
+		with_id.len = st->id != NULL;
 	trace_write_stack(sb, w->number, &with_id);
 	/* With more of them nobody reads the trace. */
 	if (sb->error || sb->len > TRACE_STACK_BYTES_MAX - out->stack_bytes)
@@ -298,6 +318,7 @@ int recorder_out_new(const struct recorder_out_options *o, struct recorder_out *
 	out->last = &out->first;
 	out->max = o->max_pending_bytes;
 	out->hides_folders = !o->is_private;
+	out->redact = o->redact;
 	r = -pthread_mutex_init(&out->lock, NULL);
 	if (r == 0) {
 		r = cond_init(&out->to_thread);

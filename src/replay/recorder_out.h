@@ -11,12 +11,14 @@
 
 struct objects;
 struct recorder_out;
+struct redact;
 
 struct recorder_out_options {
 	const char *path; /* ".gz" at its end: compressed; "-": standard output */
 	bool is_private;  /* nobody else may read it; else stacks name files without their folders */
 	uint64_t max_pending_bytes;
 	struct objects *objects; /* a reference is taken; NULL: stacks are not told */
+	const struct redact *redact; /* borrowed for its life; may be NULL */
 };
 
 struct recorder_out_stats {

@@ -218,12 +218,18 @@ PROCESS_TEXT(user_unit)
 PROCESS_TEXT(container)
 PROCESS_TEXT(slice)
 PROCESS_TEXT(tag)
+PROCESS_TEXT(pod)
+PROCESS_TEXT(pod_name)
+PROCESS_TEXT(pod_namespace)
+PROCESS_TEXT(container_name)
 
 static const struct test_key process_keys[] = {
 	{ "pid", process_pid },		{ "device", process_device },	{ "comm", process_comm },
 	{ "exe", process_exe },		{ "cmdline", process_cmdline }, { "user", process_user },
 	{ "cgroup", process_cgroup },	{ "unit", process_unit },	{ "user_unit", process_user_unit },
 	{ "container", process_container }, { "slice", process_slice }, { "tag", process_tag },
+	{ "pod", process_pod },		{ "pod_name", process_pod_name }, { "pod_namespace", process_pod_namespace },
+	{ "container_name", process_container_name },
 	{ NULL, NULL },
 };
 

@@ -29,7 +29,7 @@
  *	site	stack key: from now on the stack belongs to that call site. Without any such line for a stack, its frames
  *		decide, from its first use on
  *	identity [comm exe cmdline user uid cgroup unit user_unit container runtime pod slice slurm_job parent ppid
- *		inner_pid start_ticks tag]: values percent-encoded where needed
+ *		inner_pid start_ticks tag pod_name pod_namespace container_name]: values percent-encoded where needed
  *	ordinal	[device] uuid: the process calls that device by this number; without one, it is where calls go whose device is
  *		not known
  *	driver	[device=UUID] bytes [older=1]: driver-reported; bytes=? is not known

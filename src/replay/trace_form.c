@@ -37,6 +37,7 @@ static const struct trace_key identity_keys[] = {
 	IDENTITY_TEXT(slice),	IDENTITY_TEXT(container), IDENTITY_TEXT(runtime),   IDENTITY_TEXT(pod),
 	IDENTITY_TEXT(slurm_job), IDENTITY_TEXT(parent),  IDENTITY_U32(ppid),	    IDENTITY_U32(inner_pid),
 	KEY(identity, "start_ticks", VALUE_TICKS, start_ticks, false), IDENTITY_TEXT(tag),
+	IDENTITY_TEXT(pod_name), IDENTITY_TEXT(pod_namespace), IDENTITY_TEXT(container_name),
 };
 static const struct trace_key ordinal_keys[] = {
 	MAY("device", VALUE_INDEX, device), NEEDED("uuid", VALUE_TEXT, uuid),

@@ -131,7 +131,7 @@ static void weigh(struct engine *e, const struct subject *s, const struct rule_s
 		leak_suspect(s->p, s->site, (uint32_t)rs->scale);
 		c.bound_share = leak_bound_share(e, s->site);
 	} else {
-		struct leak_share top[REPORT_SITES_MAX];
+		struct leak_share top[REPORT_LEAK_SITES_MAX];
 		uint64_t total;
 		size_t len = leak_top_sites(e, rs, s->p, v->group, top, &total);
 

@@ -49,6 +49,7 @@ void engine_free(struct engine *e)
 	ruleset_free(e->rules);
 	restored_done(e);
 	leak_bounds_done(e);
+	sample_done(e);
 	leak_young_done(&e->leak_young);
 	free(e);
 }
@@ -89,6 +90,9 @@ void engine_end_process(struct engine *e, struct process *p, const struct occasi
 	condition_exit(e, p, &end);
 	watch_vanish(e, p, &end);
 	restored_end(e, p->pid, p->start_ns, &end);
+	sample_exit(e, p, &end);
+	if (e->ops.ended)
+		e->ops.ended(p, e->userdata);
 	if (p->is_rebuilding)
 		e->rebuilding--;
 	p->is_rebuilding = false;
@@ -97,6 +101,9 @@ void engine_end_process(struct engine *e, struct process *p, const struct occasi
 	release_devices(e, p, o);
 	e->overflow_sites += p->sites_overflow;
 	e->overflow_stacks += p->stacks_overflow;
+	e->ended_allocs += p->alloc_count;
+	e->ended_frees += p->free_count;
+	e->ended_fails += p->fail_count;
 	watch_free(p);
 	processes_remove(&e->processes, p);
 	if (e->is_summed_badly)
@@ -219,6 +226,7 @@ int engine_event(struct engine *e, const struct event *ev, uint64_t now_ns, uint
 		process_fail(p, ev);
 		p->watch->is_dirty = true;
 		condition_single(e, p, &o, false);
+		sample_failure(e, p, ev, &o);
 		return 0;
 	default:
 		return 0;
@@ -242,6 +250,8 @@ static void tick_process(struct engine *e, struct process *p, uint32_t leak_dela
 		is_group_dirty = true;
 	}
 	leak_tick(e, p, leak_delay, o);
+	if (w->is_dirty || w->is_due || o->time_ns >= w->sample_ns)
+		sample_look(e, p, o);
 	if (is_group_dirty)
 		bound_arm(e, p, o);
 	w->is_dirty = false;
@@ -308,6 +318,7 @@ void engine_tick(struct engine *e, uint64_t now_ns, uint64_t real_usec)
 	if (e->is_summed_badly)
 		group_sum(e);
 	leak_tick_begin(e, now_ns);
+	sample_tick_begin(e, now_ns);
 	is_group_dirty = tick_groups(e, &o);
 	for (size_t i = 0; i < e->processes.len; i++) {
 		tick_prefetch(&e->processes, i);
@@ -342,6 +353,8 @@ void engine_totals(struct engine *e, struct engine_totals *ret)
 				   .overflow_stacks = e->overflow_stacks,
 				   .overflow_incidents = e->overflow_incidents, .suppressed = e->suppressed,
 				   .sites = e->processes.sites, .stacks = e->processes.stacks,
+				   .alloc_count = e->ended_allocs, .free_count = e->ended_frees,
+				   .fail_count = e->ended_fails,
 				   .overflow_all = e->processes.sites_overflow + e->processes.stacks_overflow,
 				   .exact = true };
 
@@ -352,6 +365,9 @@ void engine_totals(struct engine *e, struct engine_totals *ret)
 		(void)sat_add(&t.host_bytes, p->live[CLASS_HOST]);
 		(void)sat_add(&t.managed_bytes, p->live[CLASS_MANAGED]);
 		(void)sat_add(&t.framework_bytes, p->live[CLASS_FRAMEWORK]);
+		t.alloc_count += p->alloc_count;
+		t.free_count += p->free_count;
+		t.fail_count += p->fail_count;
 		t.uncovered += !p->is_covered && process_holds_memory(p);
 		t.overflow_sites += p->sites_overflow;
 		t.overflow_stacks += p->stacks_overflow;

@@ -31,8 +31,13 @@ struct engine_ops {
 	const char *(*call_name)(uint32_t call, void *userdata);
 	/* The stack is no longer kept: events must not name it again without its being set anew. May be NULL. */
 	void (*forget_stack)(const struct stack *s, void *userdata);
+	/* The process is about to be forgotten: these are its last books. May be NULL. */
+	void (*ended)(const struct process *p, void *userdata);
 	/* 16 random bytes for an incident id. */
 	void (*random_id)(uint8_t ret[16], void *userdata);
+	/* Appends what the status and messages of rules may show of a text that a process chose. May be NULL: all of it. */
+	void (*clean)(const char *text, struct strbuf *sb, void *userdata);
+	uint32_t omit; /* what messages of rules do not tell: OMIT_BIT()s as omit_implied() returns them */
 };
 
 int engine_new(const struct limits *limits, const struct engine_ops *ops, void *userdata, struct engine **ret);
@@ -147,8 +152,28 @@ struct process *engine_newest_process(struct engine *e, uint32_t pid);
 /* Walks the processes; start with *iter = 0. */
 struct process *engine_next_process(struct engine *e, size_t *iter);
 
+/*
+ * The history: reports of REPORT_SAMPLE, REPORT_PROCESS_EXIT and REPORT_SITE come too, samples of a process and device at
+ * most each interval_ns once it has been there for a while. 0, as it is at first: none. See rule/sample.h.
+ */
+void engine_set_history(struct engine *e, uint64_t interval_ns);
+/* How much the boot-time clock is ahead of the monotonic one. */
+void engine_set_boot_offset(struct engine *e, uint64_t ns);
+/* Tells what has changed since the last samples: before a stop. */
+void engine_history_flush(struct engine *e, uint64_t now_ns, uint64_t real_usec);
+
+struct history_stats {
+	uint64_t told;	   /* reports */
+	uint64_t last_minute; /* of them, in the minute that runs */
+	uint64_t delayed;  /* processes whose samples had to wait for want of budget */
+	uint64_t lost;	   /* ends of processes that were not told for want of it */
+	uint32_t stretch;  /* the interval is so many times what it was set to */
+};
+void engine_history_stats(const struct engine *e, struct history_stats *ret);
+
 struct engine_totals {
 	uint64_t processes, live_bytes, host_bytes, managed_bytes, framework_bytes, events, lost_events;
+	uint64_t alloc_count, free_count, fail_count; /* those of processes that have ended too */
 	uint64_t uncovered; /* processes that hold memory and show no call */
 	uint64_t firing, pending;
 	uint64_t overflow_processes, overflow_sites, overflow_stacks, overflow_incidents;
@@ -159,6 +184,9 @@ struct engine_totals {
 };
 void engine_totals(struct engine *e, struct engine_totals *ret);
 
+/* Every limit of the engine, what of it is used, and how often it was not enough. */
+typedef void (*limit_fn)(const char *name, uint64_t used, uint64_t max, uint64_t overflows, void *userdata);
+void engine_each_limit(struct engine *e, limit_fn fn, void *userdata);
 /* The "processes", "devices", "rules" and, last, "limits" members of `status --json`, as in interface.md, without braces
  * around them: take the last byte off to add limits of one's own. And the same as text tables. */
 void engine_status_json(struct engine *e, struct strbuf *sb, uint64_t now_ns);

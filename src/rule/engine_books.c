@@ -109,6 +109,7 @@ int engine_set_ordinal(struct engine *e, uint32_t pid, uint64_t start_ns, int or
 		return r;
 	dev->refs++;
 	old = pd->device;
+	sample_leave_device(e, p, pd, &o);
 	pd->device = dev;
 	for (size_t c = 0; c < CLASS_MAX; c++) {
 		if (old)
@@ -125,6 +126,7 @@ int engine_set_ordinal(struct engine *e, uint32_t pid, uint64_t start_ns, int or
 		old->refs--;
 		engine_put_device(e, old, &o);
 	}
+	sample_enter_device(e, p, pd, &o);
 	return r;
 }
 
@@ -296,6 +298,8 @@ int engine_rebuild_end(struct engine *e, uint32_t pid, uint64_t start_ns, const 
 	/* While frees were lost our own went too high. */
 	p->peak_bytes = MAX(b->peak_bytes, p->live_bytes);
 	p->missed_count = b->missed_count;
+	for (size_t i = 0; i < p->devices_len; i++)
+		sample_rebuilt(&p->devices[i], now_ns);
 	/* What was never seen, or has no entry in the kernel's table, no rebuild can bring back. */
 	p->exact = !w->needs_rebuild && !b->missed_count && !b->untracked_count;
 	if (!w->needs_rebuild) {

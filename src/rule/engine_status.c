@@ -11,24 +11,32 @@
 #include "rule/engine_private.h"
 #include "rule/rule_names.h"
 
-static const char *incident_state_name(const struct incident *inc)
-{
-	if (inc->is_inhibited)
-		return "inhibited";
-	switch (inc->state) {
-	case INCIDENT_PENDING:
-		return "pending";
-	case INCIDENT_FIRING:
-		return "firing";
-	case INCIDENT_RESOLVING:
-		return "resolving";
-	}
-	return "unknown";
-}
-
 static const char *unit_of(const struct identity *id)
 {
 	return !id ? NULL : id->unit ? id->unit : id->user_unit;
+}
+
+/* What may be shown of a text that a process or who started it chose; NULL where there is none. The caller frees it. */
+static char *shown(const struct engine *e, const char *s)
+{
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+	char *ret = NULL;
+
+	if (!s)
+		return NULL;
+	if (e->ops.clean)
+		e->ops.clean(s, &sb, e->userdata);
+	else
+		strbuf_adds(&sb, s);
+	(void)strbuf_steal(&sb, &ret);
+	return ret;
+}
+
+static void json_foreign(const struct engine *e, struct strbuf *sb, const char *key, const char *value)
+{
+	_cleanup_free_ char *s = shown(e, value);
+
+	json_str(sb, key, s);
 }
 
 static void json_index(struct strbuf *sb, int index)
@@ -36,40 +44,37 @@ static void json_index(struct strbuf *sb, int index)
 	json_known(sb, "index", index < 0 ? UINT64_MAX : (uint64_t)index);
 }
 
-static void json_optional(struct strbuf *sb, const char *key, const char *value)
+static void json_optional(const struct engine *e, struct strbuf *sb, const char *key, const char *value)
 {
 	if (value)
-		json_str(sb, key, value);
+		json_foreign(e, sb, key, value);
 }
 
-static void json_identity(struct strbuf *sb, const struct process *p)
+static void json_identity(const struct engine *e, struct strbuf *sb, const struct process *p)
 {
 	const struct identity *id = p->id;
 
 	json_u64(sb, "pid", p->pid);
 	json_u64(sb, "start_time", id ? id->start_ticks : p->start_ns / (NSEC_PER_SEC / TICKS_PER_SEC));
-	json_str(sb, "comm", id ? id->comm : NULL);
-	json_str(sb, "exe", id ? id->exe : NULL);
-	json_str(sb, "user", id ? id->user : NULL);
-	json_str(sb, "unit", unit_of(id));
+	json_foreign(e, sb, "comm", id ? id->comm : NULL);
+	json_foreign(e, sb, "exe", id ? id->exe : NULL);
+	json_foreign(e, sb, "user", id ? id->user : NULL);
+	json_foreign(e, sb, "unit", unit_of(id));
 	if (!id)
 		return;
 	if (id->ppid)
 		json_u64(sb, "ppid", id->ppid);
-	json_optional(sb, "parent", id->parent);
-	json_optional(sb, "slice", id->slice);
-	json_optional(sb, "slurm_job", id->slurm_job);
-	json_optional(sb, "pod", id->pod);
-	json_optional(sb, "container", id->container);
-	json_optional(sb, "runtime", id->runtime);
+	json_optional(e, sb, "parent", id->parent);
+	json_optional(e, sb, "slice", id->slice);
+	json_optional(e, sb, "slurm_job", id->slurm_job);
+	json_optional(e, sb, "pod", id->pod);
+	json_optional(e, sb, "pod_name", id->pod_name);
+	json_optional(e, sb, "pod_namespace", id->pod_namespace);
+	json_optional(e, sb, "container_name", id->container_name);
+	json_optional(e, sb, "container", id->container);
+	json_optional(e, sb, "runtime", id->runtime);
 	if (id->inner_pid && id->inner_pid != p->pid)
 		json_u64(sb, "inner_pid", id->inner_pid);
-}
-
-/* UINT64_MAX where it is not known; none where the driver says less than our count. */
-static uint64_t untracked_of(const struct process *p)
-{
-	return p->driver_bytes == UINT64_MAX ? UINT64_MAX : sat_diff(p->driver_bytes, p->live_bytes);
 }
 
 static void json_driver(struct strbuf *sb, const struct process *p)
@@ -77,7 +82,7 @@ static void json_driver(struct strbuf *sb, const struct process *p)
 	bool is_condition = false;
 
 	json_known(sb, "driver_bytes", p->driver_bytes);
-	json_known(sb, "untracked_bytes", untracked_of(p));
+	json_known(sb, "untracked_bytes", process_untracked_bytes(p));
 	json_known(sb, "baseline_bytes", p->baseline_bytes);
 	json_key(sb, "conditions");
 	strbuf_addc(sb, '[');
@@ -90,47 +95,25 @@ static void json_driver(struct strbuf *sb, const struct process *p)
 	strbuf_addc(sb, ']');
 }
 
-/* The driver had named it, and no longer does. */
-static bool is_past(const struct process_device *pd)
-{
-	return pd->ordinal == PROCESS_DEVICE_DRIVER && pd->driver_bytes == 0;
-}
-
-/* A device once, though the process may have memory on it by its ordinal, by none, and by the driver's word. */
 static void json_process_device(struct strbuf *sb, const struct process *p, size_t first)
 {
-	const struct process_device *pd = &p->devices[first];
-	uint64_t live = 0, driver = UINT64_MAX;
-	int ordinal = -1;
+	struct process_on_device on;
 
-	for (size_t i = 0; i < first; i++)
-		if (pd->device && p->devices[i].device == pd->device && !is_past(&p->devices[i]))
-			return;
-	if (is_past(pd))
+	if (!process_on_device(p, first, &on))
 		return;
-	for (size_t i = first; i < p->devices_len; i++) {
-		const struct process_device *same = &p->devices[i];
-
-		if (i != first && (!pd->device || same->device != pd->device))
-			continue;
-		(void)sat_add(&live, sat_sum(same->live, CLASS_DEVICE_MASK));
-		if (same->driver_bytes != UINT64_MAX)
-			driver = driver == UINT64_MAX ? same->driver_bytes : MAX(driver, same->driver_bytes);
-		ordinal = MAX(ordinal, same->ordinal);
-	}
 	json_open(sb);
-	json_known(sb, "ordinal", ordinal < 0 ? UINT64_MAX : (uint64_t)ordinal);
-	json_str(sb, "uuid", pd->device ? pd->device->uuid : NULL);
-	json_index(sb, pd->device ? pd->device->index : -1);
-	json_u64(sb, "live_bytes", live);
-	json_known(sb, "driver_bytes", driver);
+	json_known(sb, "ordinal", on.ordinal < 0 ? UINT64_MAX : (uint64_t)on.ordinal);
+	json_str(sb, "uuid", on.device ? on.device->uuid : NULL);
+	json_index(sb, on.device ? on.device->index : -1);
+	json_u64(sb, "live_bytes", on.live_bytes);
+	json_known(sb, "driver_bytes", on.driver_bytes);
 	strbuf_addc(sb, '}');
 }
 
-static void json_process(struct strbuf *sb, const struct process *p)
+static void json_process(const struct engine *e, struct strbuf *sb, const struct process *p)
 {
 	json_open(sb);
-	json_identity(sb, p);
+	json_identity(e, sb, p);
 	json_bool(sb, "covered", p->is_covered);
 	if (!p->is_covered)
 		json_str(sb, "uncovered_reason", p->uncovered_reason);
@@ -187,7 +170,7 @@ static void json_inhibited(struct strbuf *sb, const struct rule_state *rs)
 		json_u64(sb, "inhibited_count", rs->inhibited);
 }
 
-static void json_rule(struct strbuf *sb, const struct rule_state *rs)
+static void json_rule(const struct engine *e, struct strbuf *sb, const struct rule_state *rs)
 {
 	if (!rs->incidents) {
 		json_open(sb);
@@ -205,7 +188,7 @@ static void json_rule(struct strbuf *sb, const struct rule_state *rs)
 		json_str(sb, "state", json_state(inc));
 		json_known(sb, "pid", inc->subject.p ? inc->subject.p->pid : UINT64_MAX);
 		json_str(sb, "scope", rule_scope_name(rs->rule->scope));
-		json_str(sb, "key", inc->subject.g ? inc->subject.g->key : NULL);
+		json_foreign(e, sb, "key", inc->subject.g ? inc->subject.g->key : NULL);
 		json_u64(sb, "value", inc->last.value);
 		json_u64(sb, "limit", inc->last.limit);
 		json_str(sb, "severity", severity_name(incident_severity(inc)));
@@ -214,7 +197,7 @@ static void json_rule(struct strbuf *sb, const struct rule_state *rs)
 	}
 }
 
-static void json_limits(struct engine *e, struct strbuf *sb)
+void engine_each_limit(struct engine *e, limit_fn fn, void *userdata)
 {
 	uint64_t sites = 0, stacks = 0;
 	struct engine_totals t;
@@ -225,11 +208,11 @@ static void json_limits(struct engine *e, struct strbuf *sb)
 		stacks = MAX(stacks, (uint64_t)e->processes.list[i]->stacks.len);
 	}
 	engine_totals(e, &t);
-	json_limit(sb, "processes", t.processes, e->limits.processes, t.overflow_processes);
-	json_limit(sb, "sites_per_process", sites, e->limits.sites_per_process, t.overflow_sites);
-	json_limit(sb, "stacks_per_process", stacks, e->limits.stacks_per_process, t.overflow_stacks);
-	json_limit(sb, "incidents", e->incidents, e->limits.incidents, t.overflow_incidents);
-	json_limit(sb, "bounds", e->bounds.len, LEAK_BOUNDS_MAX, e->bounds_evicted);
+	fn("processes", t.processes, e->limits.processes, t.overflow_processes, userdata);
+	fn("sites_per_process", sites, e->limits.sites_per_process, t.overflow_sites, userdata);
+	fn("stacks_per_process", stacks, e->limits.stacks_per_process, t.overflow_stacks, userdata);
+	fn("incidents", e->incidents, e->limits.incidents, t.overflow_incidents, userdata);
+	fn("bounds", e->bounds.len, LEAK_BOUNDS_MAX, e->bounds_evicted, userdata);
 }
 
 void engine_status_json(struct engine *e, struct strbuf *sb, uint64_t now_ns)
@@ -237,7 +220,7 @@ void engine_status_json(struct engine *e, struct strbuf *sb, uint64_t now_ns)
 	json_key(sb, "processes");
 	strbuf_addc(sb, '[');
 	for (size_t i = 0; i < e->processes.len; i++)
-		json_process(sb, e->processes.list[i]);
+		json_process(e, sb, e->processes.list[i]);
 	strbuf_addc(sb, ']');
 	json_key(sb, "devices");
 	strbuf_addc(sb, '[');
@@ -247,11 +230,11 @@ void engine_status_json(struct engine *e, struct strbuf *sb, uint64_t now_ns)
 	json_key(sb, "rules");
 	strbuf_addc(sb, '[');
 	for (size_t i = 0; i < e->states_len; i++)
-		json_rule(sb, e->states[i]);
+		json_rule(e, sb, e->states[i]);
 	strbuf_addc(sb, ']');
 	json_key(sb, "limits");
 	strbuf_addc(sb, '[');
-	json_limits(e, sb);
+	engine_each_limit(e, json_limit, sb);
 	strbuf_addc(sb, ']');
 }
 
@@ -268,6 +251,7 @@ static bool is_right(size_t column)
 
 /* Cells of the table one after the other, each with its end: widths are known once all are there. */
 struct table {
+	const struct engine *e;
 	struct strbuf text;
 	size_t *ends;
 	size_t len, cap;
@@ -295,10 +279,20 @@ static void table_cell_end(struct table *t)
 	t->ends[t->len++] = t->text.len;
 }
 
+static void text_foreign(const struct engine *e, struct strbuf *sb, const char *value, size_t max)
+{
+	_cleanup_free_ char *s = shown(e, value);
+
+	if (s)
+		text_escape(sb, s, strlen(s), max);
+	else
+		sb->error = -ENOMEM;
+}
+
 static void cell_text(struct table *t, const char *s)
 {
 	if (s && *s)
-		text_escape(&t->text, s, strlen(s), 48);
+		text_foreign(t->e, &t->text, s, 48);
 	else
 		strbuf_addc(&t->text, '-');
 	table_cell_end(t);
@@ -361,7 +355,7 @@ static void table_add_process(struct table *t, const struct process *p)
 	/* Of one that shows no call nothing is counted. */
 	cell_known(t, p->is_covered ? p->live_bytes : UINT64_MAX);
 	cell_known(t, p->driver_bytes);
-	cell_known(t, untracked_of(p));
+	cell_known(t, process_untracked_bytes(p));
 	cell_bytes(t, p->peak_bytes);
 	cell_bytes(t, p->live[CLASS_HOST]);
 	cell_bytes(t, p->live[CLASS_MANAGED]);
@@ -404,7 +398,7 @@ static void text_quantity(struct strbuf *sb, uint64_t n, enum value_unit unit)
 		strbuf_adds(sb, "/s");
 }
 
-static void text_incident(struct strbuf *sb, const struct incident *inc, uint64_t now_ns)
+static void text_incident(const struct engine *e, struct strbuf *sb, const struct incident *inc, uint64_t now_ns)
 {
 	const struct process *p = inc->subject.p;
 	char buf[FORMAT_UNITS_MAX];
@@ -415,11 +409,11 @@ static void text_incident(struct strbuf *sb, const struct incident *inc, uint64_
 		strbuf_addf(sb, "  pid %" PRIu32, p->pid);
 		if (p->id && p->id->comm) {
 			strbuf_addc(sb, ' ');
-			text_escape(sb, p->id->comm, strlen(p->id->comm), 48);
+			text_foreign(e, sb, p->id->comm, 48);
 		}
 	} else if (inc->subject.g) {
 		strbuf_addf(sb, "  %s ", rule_scope_name(inc->rs->rule->scope));
-		text_escape(sb, inc->subject.g->key, strlen(inc->subject.g->key), 128);
+		text_foreign(e, sb, inc->subject.g->key, 128);
 	}
 	strbuf_adds(sb, "  ");
 	text_quantity(sb, inc->last.value, inc->last.unit);
@@ -458,7 +452,7 @@ static int by_live_bytes(const void *a, const void *b)
 void engine_status_text(struct engine *e, struct strbuf *sb, uint64_t now_ns)
 {
 	_cleanup_free_ struct process **list = calloc(e->processes.len + 1, sizeof(*list));
-	_cleanup_(table_done) struct table t = { 0 };
+	_cleanup_(table_done) struct table t = { .e = e };
 	bool any = false;
 
 	if (!list) {
@@ -468,8 +462,10 @@ void engine_status_text(struct engine *e, struct strbuf *sb, uint64_t now_ns)
 	if (e->processes.len > 0)
 		memcpy(list, e->processes.list, e->processes.len * sizeof(*list));
 	qsort(list, e->processes.len, sizeof(*list), by_live_bytes);
-	for (size_t i = 0; i < COLUMNS; i++)
-		cell_text(&t, column_names[i]);
+	for (size_t i = 0; i < COLUMNS; i++) {
+		strbuf_adds(&t.text, column_names[i]);
+		table_cell_end(&t);
+	}
 	for (size_t i = 0; i < e->processes.len; i++)
 		table_add_process(&t, list[i]);
 	if (t.text.error) {
@@ -482,7 +478,7 @@ void engine_status_text(struct engine *e, struct strbuf *sb, uint64_t now_ns)
 		for (const struct incident *inc = e->states[i]->incidents; inc; inc = inc->next) {
 			strbuf_adds(sb, any ? "" : "\n");
 			any = true;
-			text_incident(sb, inc, now_ns);
+			text_incident(e, sb, inc, now_ns);
 		}
 	}
 }

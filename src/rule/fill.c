@@ -17,7 +17,7 @@ static int copy(char **dst, const char *src)
 	return *dst ? 0 : -ENOMEM;
 }
 
-static int fill_device(struct report *r, const struct device *dev)
+int fill_device(struct report *r, const struct device *dev)
 {
 	if (!dev)
 		return 0;
@@ -50,7 +50,7 @@ static void fill_stack(struct report *r, const struct process *p, struct stack *
 static struct site *fill_leak_sites(struct engine *e, struct report *r, const struct rule_state *rs,
 				    const struct process *p, uint32_t group)
 {
-	struct leak_share top[REPORT_SITES_MAX];
+	struct leak_share top[REPORT_LEAK_SITES_MAX];
 
 	r->sites_len = leak_top_sites(e, rs, p, group, top, &r->growth_sites_bytes);
 	for (size_t i = 0; i < r->sites_len; i++) {
@@ -121,7 +121,7 @@ static uint64_t absent_if_none(uint64_t n)
 	return n > 0 ? n : ABSENT_U64;
 }
 
-static void fill_books(struct report *r, const struct process *p, const struct occasion *o)
+void fill_process_books(struct report *r, const struct process *p, const struct occasion *o)
 {
 	r->process_ended = o->is_end;
 	r->live_bytes = p->live_bytes;
@@ -160,7 +160,7 @@ static int fill_process(struct engine *e, struct report *r, const struct rule_st
 	if (o->ev && !o->is_end)
 		r->tid = o->ev->tid;
 	r->bytes = site ? site_live_bytes(site, rs->rule->classes) : sat_sum(p->live, rs->rule->classes);
-	fill_books(r, p, o);
+	fill_process_books(r, p, o);
 	if (rs->rule->kind == RULE_ORPHAN)
 		r->condition = p->condition & rs->rule->conditions;
 	if (rs->rule->kind == RULE_UNTRACKED_GROWTH && f->age_ns != ABSENT_U64)
@@ -235,7 +235,7 @@ struct report *fill_report(struct engine *e, const struct rule_state *rs, const 
 		q = fill_process(e, r, rs, s, f, o);
 	else if (s->g)
 		q = fill_group(e, r, rs, s->g, inc, o);
-	if (q < 0 || ((s->p || s->g) && template_expand(rule->message, r, &r->message) < 0))
+	if (q < 0 || ((s->p || s->g) && template_expand(e, rule->message, r, &r->message) < 0))
 		return NULL;
 	return TAKE_PTR(r);
 }
@@ -253,7 +253,7 @@ struct report *fill_coverage(struct process *p, const struct occasion *o)
 	r->id = p->id ? identity_ref(p->id) : identity_bare(p->pid, p->start_ns);
 	if (!r->id)
 		return NULL;
-	fill_books(r, p, o);
+	fill_process_books(r, p, o);
 	r->reason = p->uncovered_reason;
 	/* That no process is there is no reason to ask the journal for it. */
 	r->process_ended = p->condition & CONDITION_NO_PROCESS;

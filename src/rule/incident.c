@@ -375,3 +375,18 @@ void incident_summarize(struct engine *e, struct rule_state *rs, const struct oc
 	}
 	send(e, rs, r);
 }
+
+const char *incident_state_name(const struct incident *inc)
+{
+	if (inc->is_inhibited)
+		return "inhibited";
+	switch (inc->state) {
+	case INCIDENT_PENDING:
+		return "pending";
+	case INCIDENT_FIRING:
+		return "firing";
+	case INCIDENT_RESOLVING:
+		return "resolving";
+	}
+	return "unknown";
+}

@@ -82,6 +82,8 @@ struct incident {
 /* One step: creates, moves or ends the incident of a slot. for_ns is how long truth must last before it fires. */
 void incident_update(struct engine *e, const struct subject *s, struct slot *slot, uint64_t for_ns,
 		     const struct finding *f, const struct occasion *o);
+/* "pending", "firing", "resolving", "inhibited"; a static text. */
+const char *incident_state_name(const struct incident *inc);
 /* The subject or the rule is going: says so if it was said to fire. */
 void incident_vanish(struct engine *e, struct incident *inc, const struct occasion *o);
 /* A single event: says it at once, with an id of its own. */

@@ -4,49 +4,35 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define TEXTS 14
-
-static void texts_of(struct identity *id, char **ret[TEXTS])
-{
-	char **const all[TEXTS] = { &id->comm,	    &id->exe,	    &id->cmdline, &id->user, &id->cgroup,
-				    &id->unit,	    &id->user_unit, &id->container, &id->runtime, &id->pod,
-				    &id->slice,	    &id->slurm_job, &id->parent, &id->tag };
-
-	for (size_t i = 0; i < TEXTS; i++)
-		ret[i] = all[i];
-}
-
 static void pack_identity(struct strbuf *sb, struct identity *id)
 {
-	char **texts[TEXTS];
+	char **text;
 
-	texts_of(id, texts);
 	pack_u32(sb, id->ppid);
 	pack_u64(sb, id->start_ticks);
 	pack_u32(sb, id->uid);
 	pack_u32(sb, id->inner_pid);
-	for (size_t i = 0; i < TEXTS; i++)
-		pack_str(sb, *texts[i]);
+	for (size_t i = 0; (text = identity_text(id, i)); i++)
+		pack_str(sb, *text);
 }
 
 static struct identity *unpack_identity(struct unpack *u, uint32_t pid, uint64_t start_ns)
 {
 	struct identity *id = identity_new();
-	char **texts[TEXTS];
+	char **text;
 
 	if (!id) {
 		u->is_bad = true;
 		return NULL;
 	}
-	texts_of(id, texts);
 	id->pid = pid;
 	id->start_ns = start_ns;
 	id->ppid = unpack_u32(u);
 	id->start_ticks = unpack_u64(u);
 	id->uid = unpack_u32(u);
 	id->inner_pid = unpack_u32(u);
-	for (size_t i = 0; i < TEXTS; i++)
-		*texts[i] = unpack_str(u);
+	for (size_t i = 0; (text = identity_text(id, i)); i++)
+		*text = unpack_str(u);
 	return id;
 }
 

@@ -163,7 +163,7 @@ struct leak_ring *leak_sum_sites(struct engine *e, const struct process *p, int 
 }
 
 size_t leak_top_sites(struct engine *e, const struct rule_state *rs, const struct process *p, uint32_t group,
-		      struct leak_share ret[REPORT_SITES_MAX], uint64_t *ret_total)
+		      struct leak_share ret[REPORT_LEAK_SITES_MAX], uint64_t *ret_total)
 {
 	size_t iter = 0, len = 0;
 	uint64_t total = 0;
@@ -185,9 +185,9 @@ size_t leak_top_sites(struct engine *e, const struct rule_state *rs, const struc
 		if (bytes == 0)
 			continue;
 		(void)sat_add(&total, bytes);
-		if (len == REPORT_SITES_MAX && bytes <= ret[len - 1].bytes)
+		if (len == REPORT_LEAK_SITES_MAX && bytes <= ret[len - 1].bytes)
 			continue;
-		at = len < REPORT_SITES_MAX ? len++ : len - 1;
+		at = len < REPORT_LEAK_SITES_MAX ? len++ : len - 1;
 		for (; at > 0 && ret[at - 1].bytes < bytes; at--)
 			ret[at] = ret[at - 1];
 		ret[at] = (struct leak_share){ .site = s, .bytes = bytes };

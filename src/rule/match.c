@@ -12,7 +12,8 @@ const char *const match_key_names[] = {
 	[MATCH_CGROUP] = "cgroup",	 [MATCH_UNIT] = "unit",		  [MATCH_USER] = "user",
 	[MATCH_CONTAINER] = "container", [MATCH_DEVICE] = "device",	  [MATCH_SLICE] = "slice",
 	[MATCH_POD] = "pod",		 [MATCH_SLURM_JOB] = "slurm_job", [MATCH_RUNTIME] = "runtime",
-	[MATCH_PARENT] = "parent",	 [MATCH_TAG] = "tag",		  [MATCH_KEY_MAX] = NULL,
+	[MATCH_PARENT] = "parent",	 [MATCH_TAG] = "tag",		  [MATCH_POD_NAME] = "pod_name",
+	[MATCH_POD_NAMESPACE] = "pod_namespace", [MATCH_CONTAINER_NAME] = "container_name", [MATCH_KEY_MAX] = NULL,
 };
 
 const char *match_key_name(enum match_key k)
@@ -124,6 +125,12 @@ static const char *id_text(const struct identity *id, enum match_key k)
 		return id->parent;
 	case MATCH_TAG:
 		return id->tag;
+	case MATCH_POD_NAME:
+		return id->pod_name;
+	case MATCH_POD_NAMESPACE:
+		return id->pod_namespace;
+	case MATCH_CONTAINER_NAME:
+		return id->container_name;
 	case MATCH_DEVICE:
 	case MATCH_KEY_MAX:
 		break;

@@ -8,7 +8,8 @@ static const char *const event_names[REPORT_EVENT_MAX] = {
 	[REPORT_ALLOC_RATE] = "alloc_rate",	  [REPORT_ALLOC_FAILURE] = "alloc_failure",
 	[REPORT_LEAK] = "leak",			  [REPORT_EXIT] = "exit",
 	[REPORT_UNTRACKED_GROWTH] = "untracked_growth", [REPORT_ORPHAN] = "orphan",
-	[REPORT_COVERAGE] = "coverage",
+	[REPORT_COVERAGE] = "coverage",		  [REPORT_SAMPLE] = "sample",
+	[REPORT_PROCESS_EXIT] = "process_exit",	  [REPORT_SITE] = "site",
 	[REPORT_START] = "start",		  [REPORT_STOP] = "stop",
 	[REPORT_RELOAD] = "reload",		  [REPORT_HEALTH] = "health",
 };
@@ -35,9 +36,18 @@ struct report *report_new(enum report_event event)
 	r->driver_bytes = r->framework_bytes = r->imported_bytes = r->baseline_bytes = ABSENT_U64;
 	r->growth_bytes_per_hour = r->full_in_sec = r->leaked_bytes = r->age_sec = ABSENT_U64;
 	r->stack_bytes = r->lost_events = r->duration_ns = ABSENT_U64;
+	r->low_bytes = r->high_bytes = r->window_sec = ABSENT_U64;
+	r->alloc_count = r->free_count = r->fail_count = r->allocated_bytes = ABSENT_U64;
 	r->confidence = -1;
 	r->exact = true;
 	return r;
+}
+
+void report_drop_sites(struct report *r)
+{
+	for (size_t i = 0; i < r->sites_len; i++)
+		stack_unref(r->sites[i].stack);
+	r->sites_len = 0;
 }
 
 void report_free(struct report *r)
@@ -52,8 +62,8 @@ void report_free(struct report *r)
 	identity_unref(r->id);
 	free(r->device_uuid);
 	stack_unref(r->stack);
-	for (size_t i = 0; i < r->sites_len; i++)
-		stack_unref(r->sites[i].stack);
+	report_drop_sites(r);
+	free(r->device_peaks);
 	free(r->text);
 	free(r->detail);
 	free(r);
@@ -82,4 +92,16 @@ const char *report_state_name(enum report_state s)
 		break;
 	}
 	return "none";
+}
+
+const char *value_unit_name(enum value_unit u)
+{
+	static const char *const names[] = {
+		[VALUE_BYTES] = "bytes",
+		[VALUE_BYTES_PER_SEC] = "bytes/s",
+		[VALUE_CALLS_PER_SEC] = "calls/s",
+		[VALUE_CALLS] = "calls",
+	};
+
+	return names[u];
 }

@@ -23,6 +23,9 @@ enum report_event { /* GPUXRAY_EVENT */
 	REPORT_UNTRACKED_GROWTH,
 	REPORT_ORPHAN,
 	REPORT_COVERAGE, /* a process that holds memory by the driver's count and shows no call; no incident */
+	REPORT_SAMPLE, /* the history: what a process holds on a device; no incident, as the next two */
+	REPORT_PROCESS_EXIT,
+	REPORT_SITE, /* the stack of a call site that samples name */
 	REPORT_START, /* of the daemon: these carry text and no subject */
 	REPORT_STOP,
 	REPORT_RELOAD,
@@ -45,7 +48,8 @@ enum value_unit {
 };
 
 #define ABSENT_U64 UINT64_MAX
-#define REPORT_SITES_MAX 3
+#define REPORT_SITES_MAX 5 /* of a sample */
+#define REPORT_LEAK_SITES_MAX 3
 
 struct report {
 	enum report_event event;
@@ -84,10 +88,19 @@ struct report {
 	uint32_t doubts;
 	struct report_site {
 		struct stack *stack; /* a reference; NULL = none is known */
-		uint64_t bytes;	     /* of the growth */
+		uint64_t bytes;	     /* of the growth; of a sample, live */
+		uint64_t blocks;     /* of a sample */
 	} sites[REPORT_SITES_MAX];
 	size_t sites_len;
 	uint64_t growth_sites_bytes; /* of the growth, all sites together: what the above are shares of */
+
+	/* sample and process_exit; 0 or ABSENT_U64 where they do not apply */
+	uint64_t low_bytes, high_bytes, high_usec; /* of bytes, since the sample before; when it was highest */
+	uint64_t window_sec;	/* since then */
+	uint64_t peak_usec;	/* when peak_bytes was reached, 0 = not known */
+	uint64_t alloc_count, free_count, fail_count, allocated_bytes; /* of its life, all devices */
+	bool is_first;		/* sample: this daemon has told of no earlier one of the process */
+	char *device_peaks;	/* "UUID BYTES USEC" lines, or NULL */
 
 	const char *function;	/* driver function: static string, or NULL */
 	int error;		/* 0 = absent */
@@ -108,9 +121,11 @@ struct report {
 
 /* All numbers absent, exact = true. NULL when out of memory. */
 struct report *report_new(enum report_event event);
+void report_drop_sites(struct report *r);
 void report_free(struct report *r); /* accepts NULL */
 DEFINE_CLEANUP(struct report, report_free)
 /* A confidence of 0 to 1 in whole percent, downwards: what is not quite certain does not read as if it were. */
 unsigned report_percent(double confidence);
 const char *report_event_name(enum report_event e);
 const char *report_state_name(enum report_state s);
+const char *value_unit_name(enum value_unit u);

@@ -74,6 +74,9 @@ enum match_key {
 	MATCH_RUNTIME,	 /* of the container */
 	MATCH_PARENT,	 /* comm of the parent */
 	MATCH_TAG,	 /* what the process says of itself in its environment: anybody may say anything */
+	MATCH_POD_NAME,
+	MATCH_POD_NAMESPACE,
+	MATCH_CONTAINER_NAME,
 	MATCH_KEY_MAX,
 };
 

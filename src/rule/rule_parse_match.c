@@ -85,7 +85,8 @@ static int unknown_list(struct rule_builder *b, const config_setting_t *s, const
 static bool wants_anchor(enum match_key k)
 {
 	return k == MATCH_COMM || k == MATCH_EXE || k == MATCH_UNIT || k == MATCH_SLICE || k == MATCH_SLURM_JOB ||
-	       k == MATCH_PARENT || k == MATCH_TAG;
+	       k == MATCH_PARENT || k == MATCH_TAG || k == MATCH_POD_NAME || k == MATCH_POD_NAMESPACE ||
+	       k == MATCH_CONTAINER_NAME;
 }
 
 /* Into the room that parse_match_key() has made. */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "rule/conf.h"
 #include "rule/match.h"
+#include "rule/omit.h"
 #include "rule/rule_names.h"
 #include "rule/settings_calls.h"
 
@@ -36,14 +37,15 @@ static const struct {
 	{ LIMIT(incidents), 16, 1000000 },
 	{ LIMIT(queue), 16, 65536 },
 	{ LIMIT(records_per_minute), 1, 100000 },
+	{ LIMIT(history_per_minute), 1, 100000 },
 	{ LIMIT(libraries), 1, 4096 },
 };
 #undef LIMIT
 
 static const char *const limit_names[] = {
 	"processes", "live_allocations", "sites",      "sites_per_process",  "stacks_per_process", "stacks_per_second",
-	"learned_stacks", "incidents",	 "queue",      "ring_bytes",	     "records_per_minute", "libraries",
-	NULL,
+	"learned_stacks", "incidents",	 "queue",      "ring_bytes",	     "records_per_minute", "history_per_minute",
+	"libraries", NULL,
 };
 _Static_assert(ARRAY_SIZE(limit_names) == ARRAY_SIZE(counts) + 2, "all counts, ring_bytes and the end");
 _Static_assert(sizeof(struct limits) == (ARRAY_SIZE(counts) + 1) * sizeof(uint32_t), "every limit has a key");
@@ -115,23 +117,12 @@ static int read_sink(struct reader *rd, const config_setting_t *s)
 
 static int read_syslog(struct reader *rd, const config_setting_t *s)
 {
-	static const char *const names[] = { "cee", NULL };
-	int r;
+	return settings_syslog_read(rd->errors, s, &rd->settings->syslog);
+}
 
-	r = conf_group(rd->errors, s);
-	if (r < 0)
-		return r;
-	for (int i = 0; r != -ENOMEM && i < config_setting_length(s); i++) {
-		const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
-		int q;
-
-		if (strcmp(config_setting_name(e), "cee") == 0)
-			q = conf_bool(rd->errors, e, &rd->settings->syslog_cee);
-		else
-			q = conf_unknown(rd->errors, e, "key of syslog", config_setting_name(e), names);
-		r = q < 0 ? q : r;
-	}
-	return r;
+static int read_metrics(struct reader *rd, const config_setting_t *s)
+{
+	return settings_metrics_read(rd->errors, s, &rd->settings->metrics);
 }
 
 /* The daemon runs in /, so a relative path would name something else there than where it was written. */
@@ -204,6 +195,28 @@ static int read_redact(struct reader *rd, const config_setting_t *s)
 	return read_patterns(rd, s, &rd->settings->redact, &rd->settings->redact_len);
 }
 
+static int read_omit(struct reader *rd, const config_setting_t *s)
+{
+	uint32_t mask = 0;
+	size_t len = 0;
+	int r;
+
+	r = conf_strings(rd->errors, s, &len);
+	for (size_t i = 0; r != -ENOMEM && i < len; i++) {
+		const config_setting_t *e;
+		const char *text = conf_strings_get(s, i, &e);
+		int omit = rule_name_find(omit_names, text);
+
+		if (omit < 0)
+			r = conf_unknown(rd->errors, e, "field to omit", text, omit_names);
+		else
+			mask |= OMIT_BIT(omit);
+	}
+	if (r == 0)
+		rd->settings->omit = mask;
+	return r;
+}
+
 static int read_allocators(struct reader *rd, const config_setting_t *s)
 {
 	return read_patterns(rd, s, &rd->settings->allocators, &rd->settings->allocators_len);
@@ -229,6 +242,17 @@ static int read_nvml_interval(struct reader *rd, const config_setting_t *s)
 	return conf_duration(rd->errors, s, NSEC_PER_SEC, DAY_NS, &rd->settings->nvml_interval_ns);
 }
 
+static int read_sample_interval(struct reader *rd, const config_setting_t *s)
+{
+	const char *text = config_setting_get_string(s);
+
+	if (text && strcmp(text, "off") == 0) {
+		rd->settings->sample_interval_ns = 0;
+		return 0;
+	}
+	return conf_duration(rd->errors, s, NSEC_PER_SEC, 3600 * NSEC_PER_SEC, &rd->settings->sample_interval_ns);
+}
+
 static int read_calls(struct reader *rd, const config_setting_t *s)
 {
 	return settings_calls_read(rd->errors, s, rd->settings);
@@ -241,12 +265,13 @@ static int read_later(struct reader *rd, const config_setting_t *s)
 }
 
 const char *const settings_key_names[] = {
-	"limits", "sink", "syslog", "rules", "libraries", "redact", "allocators", "allocators_also", "calls",
-	"trace_frameworks", "health_interval", "drain_interval", "nvml_interval", NULL,
+	"limits", "sink", "syslog", "rules", "libraries", "redact", "omit", "allocators", "allocators_also", "calls",
+	"trace_frameworks", "health_interval", "drain_interval", "nvml_interval", "sample_interval", "metrics", NULL,
 };
 static int (*const key_readers[])(struct reader *rd, const config_setting_t *s) = {
-	read_limits, read_sink, read_syslog, read_rules, read_libraries, read_redact, read_allocators, read_allocators_also,
-	read_calls, read_later, read_health_interval, read_drain_interval, read_nvml_interval,
+	read_limits, read_sink, read_syslog, read_rules, read_libraries, read_redact, read_omit, read_allocators,
+	read_allocators_also, read_calls, read_later, read_health_interval, read_drain_interval, read_nvml_interval,
+	read_sample_interval, read_metrics,
 };
 _Static_assert(ARRAY_SIZE(settings_key_names) == ARRAY_SIZE(key_readers) + 1, "a reader for each key");
 
@@ -255,9 +280,12 @@ int settings_init(struct settings *s)
 	struct settings fresh = {
 		.limits = LIMITS_DEFAULT,
 		.sink = strdup("auto"),
+		.syslog = SYSLOG_SETTINGS_DEFAULT,
+		.metrics = METRICS_SETTINGS_DEFAULT,
 		.health_interval_ns = 300 * NSEC_PER_SEC,
 		.drain_interval_ns = 250 * NSEC_PER_MSEC,
 		.nvml_interval_ns = 10 * NSEC_PER_SEC,
+		.sample_interval_ns = 60 * NSEC_PER_SEC,
 	};
 
 	if (!fresh.sink)
@@ -369,5 +397,23 @@ void settings_done(struct settings *s)
 	strings_free(s->allocators_also, s->allocators_also_len);
 	user_calls_free(s->calls, s->calls_len);
 	free(s->sink);
+	syslog_settings_done(&s->syslog);
+	metrics_settings_done(&s->metrics);
 	*s = (struct settings){ 0 };
+}
+
+int settings_add_libraries(struct settings *s, char *const *paths, size_t len)
+{
+	char **more = len ? realloc(s->libraries, (s->libraries_len + len) * sizeof(*more)) : s->libraries;
+
+	if (len && !more)
+		return -ENOMEM;
+	s->libraries = more;
+	for (size_t i = 0; i < len; i++) {
+		more[s->libraries_len] = strdup(paths[i]);
+		if (!more[s->libraries_len])
+			return -ENOMEM;
+		s->libraries_len++;
+	}
+	return 0;
 }

@@ -12,6 +12,7 @@
 #include "rule/engine.h"
 #include "rule/incident.h"
 #include "rule/leak.h"
+#include "rule/sample.h"
 #include "rule/window.h"
 
 /* Identity is waited for so long; rules with a match are silent meanwhile. */
@@ -121,6 +122,15 @@ struct process_watch {
 	uint64_t exact_since_ns; /* leak clock; 0 = always */
 	uint64_t high, low;
 	uint32_t odd_classes;
+	/* The history: see sample.h */
+	uint64_t sample_ns; /* when it is looked at next */
+	uint64_t samples;   /* told of it */
+	uint64_t said_ns;   /* when the last was */
+	bool is_due;	    /* one has to wait for its turn: look at the next tick */
+	bool is_delayed;    /* ... for want of budget, and is counted */
+	bool is_who_said;   /* a sample has told its file and command line */
+	uint64_t said_host; /* pinned and managed memory, as last told */
+	uint64_t peak_ns, peak_usec; /* of process.peak_ns the wall clock */
 	/* what the kernel was told */
 	uint64_t armed_high, armed_low, armed_single;
 	uint64_t armed_second;
@@ -184,7 +194,9 @@ struct engine {
 	uint64_t events, lost_events;
 	uint64_t overflow_processes, overflow_incidents;
 	uint64_t overflow_sites, overflow_stacks; /* of processes that are gone */
+	uint64_t ended_allocs, ended_frees, ended_fails; /* ... calls of theirs */
 	uint64_t suppressed;
+	struct sampling sampling;
 	bool is_driver_pass; /* between engine_driver_begin and _end */
 	struct {
 		uint64_t start_ns; /* of the stretch of time for which records are counted */
@@ -317,7 +329,7 @@ struct leak_ring *leak_sum_sites(struct engine *e, const struct process *p, int 
 				 struct leak_frees *ret_frees);
 /* The sites with most of a growth, most first; how many. ret_total: of all sites. */
 size_t leak_top_sites(struct engine *e, const struct rule_state *rs, const struct process *p, uint32_t group,
-		      struct leak_share ret[REPORT_SITES_MAX], uint64_t *ret_total);
+		      struct leak_share ret[REPORT_LEAK_SITES_MAX], uint64_t *ret_total);
 /* What the site holds, over where sites of its id have stopped growing. 0 = none has. */
 double leak_bound_share(const struct engine *e, const struct site *s);
 /* Sites of that id have stopped at so many bytes. 0 or -ENOMEM. */
@@ -337,6 +349,9 @@ struct report *fill_report(struct engine *e, const struct rule_state *rs, const 
 			   const struct incident *inc, const struct finding *f, enum report_state state,
 			   const struct occasion *o);
 
+/* For sample_fill.c: parts of it. fill_device: dev may be NULL; 0 or -ENOMEM. */
+int fill_device(struct report *r, const struct device *dev);
+void fill_process_books(struct report *r, const struct process *p, const struct occasion *o);
 /* The rule's tags into the report. 0 or -ENOMEM. */
 int fill_tags(struct report *r, const struct rule *rule);
 /* The device that a report about a process names: what the finding compared, else that of the site or call, else the one
@@ -358,5 +373,6 @@ bool incident_is_inhibited(struct engine *e, const struct rule_state *rs, const 
 /* A member counts as one; of a device, where it has memory on it. */
 bool membership_holds(const struct process *p, const struct membership *m);
 
-/* template.c: a rule's message with its names filled in. 0 or -ENOMEM; *ret is NULL when the rule has none. */
-int template_expand(const char *text, const struct report *r, char **ret);
+/* template.c: a rule's message with its names filled in, but for those the engine is not to tell. 0 or -ENOMEM; *ret is NULL
+ * when the rule has none. */
+int template_expand(const struct engine *e, const char *text, const struct report *r, char **ret);

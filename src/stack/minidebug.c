@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "stack/elf_layout.h"
 #include "stack/elf_section.h"
 #include "stack/minidebug.h"
@@ -18,19 +19,11 @@ static void stream_end(lzma_stream *xz)
 	lzma_end(xz);
 }
 
-static int write_all(int fd, const uint8_t *buf, size_t len)
+static int write_out(int fd, const uint8_t *buf, size_t len)
 {
-	while (len) {
-		ssize_t n = write(fd, buf, len);
+	int r = file_write_all(fd, buf, len);
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return errno == ENOSPC ? -ENOMEM : -errno;
-		buf += n;
-		len -= (size_t)n;
-	}
-	return 0;
+	return r == -ENOSPC ? -ENOMEM : r;
 }
 
 /* Unpacks the whole section. Bytes written, -ENOENT, -ENOMEM. */
@@ -55,7 +48,7 @@ static ssize_t unpack(struct elf_stream *in, size_t max_bytes, int fd)
 		n = ELF_CHUNK - xz.avail_out;
 		if (n > max_bytes - total)
 			return -ENOENT;
-		if (write_all(fd, out, n) < 0)
+		if (write_out(fd, out, n) < 0)
 			return -ENOMEM;
 		total += n;
 	} while (r == LZMA_OK);

@@ -101,7 +101,8 @@ static void do_job(struct resolve *rs, struct job *j)
 		if (!p)
 			return;
 		resolve_python(rs, p, clock_monotonic_ns());
-		(void)resolve_space(rs, p, p->space ? 0 : UINT64_MAX);
+		/* What was read when the driver's library came may lack what came after it: the C library, say. */
+		(void)resolve_space(rs, p, p->space && !p->is_stale ? 0 : UINT64_MAX);
 		return;
 	case JOB_MAPPED:
 		p = resolve_process_find(rs, j->pid);

@@ -54,7 +54,7 @@ static void explain(int error, char *reterr, size_t size)
 			 "with lockdown=integrity or none");
 	else if (error == -EPERM || (error == -EACCES && geteuid() != 0)) /* root gets EACCES from the verifier alone */
 		snprintf(reterr, size, "loading BPF programs was refused (%s): run as root, or give CAP_BPF, CAP_PERFMON and "
-			 "CAP_SYS_PTRACE; in a container run it privileged", strerror(-error));
+			 "CAP_SYS_PTRACE, in a container too, as contrib/kubernetes/gpuxray.yaml does", strerror(-error));
 	else
 		snprintf(reterr, size, "the kernel (%s) did not take the BPF programs (%s): it must be 6.1 or later; run with "
 			 "-v for its own words", u.release, strerror(-error));

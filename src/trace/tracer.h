@@ -102,6 +102,8 @@ int tracer_counters(struct tracer *t, uint64_t ret[COUNTER_MAX]);
 const char *counter_name(enum counter c);
 /* Hits of each row of the call table since the start; n rows. 0 or -errno. */
 int tracer_hits(struct tracer *t, uint64_t *ret, size_t n);
+/* How long calls of a row of the call table took, since the maps are there. 0 or -errno. */
+int tracer_latency(struct tracer *t, uint32_t row, struct latency *ret);
 /*
  * What the resolver tells the probes: a node of the tree by which stacks are known again, and how to walk the Python
  * frames of a process; NULL takes it away. From any thread. 0 or -errno.

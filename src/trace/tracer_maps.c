@@ -167,6 +167,27 @@ int tracer_hits(struct tracer *t, uint64_t *ret, size_t n)
 	return sum_cpus(bpf_map__fd(t->skel->maps.hits), ret, (uint32_t)MIN(n, (size_t)CALL_MAX));
 }
 
+int tracer_latency(struct tracer *t, uint32_t row, struct latency *ret)
+{
+	int cpus = libbpf_num_possible_cpus();
+	_cleanup_free_ struct latency *values = NULL;
+
+	if (cpus < 0)
+		return cpus;
+	values = calloc((size_t)cpus, sizeof(*values));
+	if (!values)
+		return -ENOMEM;
+	if (bpf_map_lookup_elem(bpf_map__fd(t->skel->maps.latencies), &row, values) < 0)
+		return -errno;
+	*ret = (struct latency){ 0 };
+	for (int c = 0; c < cpus; c++) {
+		ret->sum_ns += values[c].sum_ns;
+		for (size_t i = 0; i < LATENCY_BUCKETS; i++)
+			ret->buckets[i] += values[c].buckets[i];
+	}
+	return 0;
+}
+
 const char *counter_name(enum counter c)
 {
 	static const char *const names[COUNTER_MAX] = {
@@ -232,13 +253,25 @@ static uint64_t hash_bytes_max(uint64_t entries, uint64_t element)
 	return buckets * 16 + entries * (element + 48);
 }
 
+/* Arrays of which each possible CPU has its own. */
+static uint64_t per_cpu_bytes(const struct tracer *t)
+{
+	const struct bpf_map *arrays[] = { t->skel->maps.counters, t->skel->maps.hits, t->skel->maps.latencies };
+	const int cpus = libbpf_num_possible_cpus();
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(arrays); i++)
+		sum += (uint64_t)bpf_map__max_entries(arrays[i]) * bpf_map__value_size(arrays[i]);
+	return sum * (uint64_t)MAX(cpus, 1);
+}
+
 uint64_t tracer_memory_bytes(const struct tracer *t)
 {
 	const struct bpf_map *hashes[] = { t->skel->maps.processes, t->skel->maps.live,     t->skel->maps.dead,
 					   t->skel->maps.objects,   t->skel->maps.uuids,    t->skel->maps.mappings,
 					   t->skel->maps.captures,  t->skel->maps.graph_blocks, t->skel->maps.exports,
 					   t->skel->maps.paths,     t->skel->maps.python_processes };
-	uint64_t sum = t->options.limits.ring_bytes;
+	uint64_t sum = t->options.limits.ring_bytes + per_cpu_bytes(t);
 
 	for (size_t i = 0; i < ARRAY_SIZE(hashes); i++)
 		sum += hash_bytes_max(bpf_map__max_entries(hashes[i]),

@@ -478,6 +478,7 @@ static void bench_new(struct bench *b, bool with_jit)
 	if (engine_new(&limits, &ops, b, &b->e) < 0 ||
 	    engine_set_rules(b->e, rules_parse(with_jit, "rule"), b->now, REAL_USEC) < 0)
 		abort();
+	engine_set_history(b->e, 60 * SEC); /* as the daemon does */
 	tell_devices(b);
 	for (size_t i = 0; i < PROCESSES; i++)
 		process_begin(b, &b->procs[i]);

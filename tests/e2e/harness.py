@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import traceback
+import typing
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 ROOT = os.path.realpath(HERE + "/../..")
@@ -32,7 +33,10 @@ SOCKET = "/run/gpuxray/status.sock"
 JOURNAL = "/run/systemd/journal/socket"
 JOURNALD_PID = TMP + "/journald.pid"
 CATALOGS = "/usr/lib/systemd/catalog"
-TEST_SECONDS = 90  # a test that takes longer hangs
+TEST_SECONDS = 150  # a test that takes longer hangs, also where others keep the processors busy
+
+# Events that tell what is, not what is wrong.
+HISTORY = ("sample", "process_exit", "site")
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -67,15 +71,18 @@ class Skip(Exception):
 
 
 def poll(get, seconds, what, every=0.05):
-    """The first true value of get(); Failure with what (text, or a function that makes it) after so many seconds."""
-    end = time.monotonic() + seconds
+    """The first true value of get(); Failure with what (text, or a function that makes it) after so many seconds.
+
+    What takes long is asked for less often, unless every is 0: other tests need the processors."""
+    begin = time.monotonic()
+    end = begin + seconds
     while True:
         got = get()
         if got:
             return got
         if time.monotonic() > end:
             raise Failure(f"not within {seconds} s: {what() if callable(what) else what}")
-        time.sleep(every)
+        time.sleep(every and max(every, min(0.5, (time.monotonic() - begin) / 20)))
 
 
 def run(*args, timeout=30, **kw):
@@ -258,7 +265,7 @@ class Daemon(Process):
         if wait:
             self.wait_ready()
 
-    def wait_ready(self, seconds=20):
+    def wait_ready(self, seconds=40):
         def look():
             if not self.is_alive():
                 raise Failure(f"{self.name} ended at start, exit status {self.p.returncode}")
@@ -288,11 +295,13 @@ class Daemon(Process):
         poll(lambda: self.process(pid) is None, seconds, lambda: f"process {pid} leaves the status: {self.process(pid)}")
 
     def records(self, pid=None, **fields):
-        """Its records in the journal, or those about one process, with these values: event="leak", state="firing"."""
+        """Its records in the journal, or those about one process, with these values: event="leak", state="firing". Those of
+        the history only when asked for by their event."""
         want = {"GPUXRAY_" + k.upper(): str(v) for k, v in fields.items()}
         if pid is not None:
             want["GPUXRAY_PID"] = str(pid)
-        return journal_json(f"_PID={self.pid}", *(f"{k}={v}" for k, v in want.items()))
+        found = journal_json(f"_PID={self.pid}", *(f"{k}={v}" for k, v in want.items()))
+        return [r for r in found if "event" in fields or r.get("GPUXRAY_EVENT") not in HISTORY]
 
     def wait_record(self, pid=None, seconds=10, count=1, **fields):
         """The newest of at least count such records."""
@@ -407,12 +416,27 @@ def check_books(case, p, ledger, what, may_be_unknown=False):
 
 # ---- tests
 
+class Test(typing.NamedTuple):
+    name: str
+    fn: typing.Callable
+    exclusive: bool = False
+    host: bool = False
+    uses: tuple = ()
+    seconds: float = 0
+
+
 tests = []
 
 
-def test(name):
+def test(name, exclusive=False, host=False, uses=(), seconds=0):
+    """Tests run side by side, most of them in a PID namespace, where the daemon sees what the test itself has started.
+
+    exclusive: it measures time or load, or is about PIDs: runs alone, with the machine's PIDs. host: it needs these, as for
+    what the driver says of processes, and its daemon sees what other tests do meanwhile. uses: names of things of the
+    machine that one test at a time can have. seconds: what it takes, if that is long: it starts early.
+    """
     def add(fn):
-        tests.append((name, fn))
+        tests.append(Test(name, fn, exclusive, host, tuple(uses), seconds))
         return fn
     return add
 
@@ -456,7 +480,7 @@ def main():
         os.execv(HERE + "/run", [HERE + "/run", only, *sys.argv[1:]])
     signal.signal(signal.SIGALRM, on_alarm)
     failed = n = 0
-    for name, fn in tests:
+    for name, fn, *_ in tests:
         if sys.argv[1:] and not any(word in name for word in sys.argv[1:]):
             continue
         n += 1

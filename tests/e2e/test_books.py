@@ -40,18 +40,20 @@ def one_multi(case):
     ledgers(case, (), 1, "uprobe_multi")
 
 
-@h.test("four threads: every class, count, failure and device, to the byte (uprobe_multi)")
+@h.test("four threads: every class, count, failure and device, to the byte (uprobe_multi)", exclusive=True)
 def four_multi(case):
     h.need_multi()
     ledgers(case, (), 4, "uprobe_multi")
 
 
-@h.test("one thread: every class, count, failure and device, to the byte (perf uprobes)")
+@h.test("one thread: every class, count, failure and device, to the byte (perf uprobes)",
+        uses=["perf uprobes"], seconds=25)
 def one_perf(case):
     ledgers(case, ("--perf-uprobes",), 1, "perf")
 
 
-@h.test("four threads: every class, count, failure and device, to the byte (perf uprobes)")
+@h.test("four threads: every class, count, failure and device, to the byte (perf uprobes)",
+        uses=["perf uprobes"], seconds=25)
 def four_perf(case):
     ledgers(case, ("--perf-uprobes",), 4, "perf")
 

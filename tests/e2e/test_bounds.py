@@ -33,7 +33,8 @@ def states(case, w):
     return [r["GPUXRAY_STATE"] for r in h.journal_json(f"GPUXRAY_PID={w.pid}", "GPUXRAY_RULE=leak")]
 
 
-@h.test("a cache that fills is told once: not in the next run, nor after a restart; beyond where it stopped it is")
+@h.test("a cache that fills is told once: not in the next run, nor after a restart; beyond where it stopped it is",
+        seconds=50)
 def once(case):
     lib = folder(case)
     d = case.daemon(rules=RULES, env={"STATE_DIRECTORY": lib})

@@ -76,7 +76,8 @@ def pytorch_multi(case):
     books(case, (), PYTORCH, "uprobe_multi", 4)
 
 
-@h.test("PyTorch's allocator by name: tensors and segments, both to the byte (perf uprobes)")
+@h.test("PyTorch's allocator by name: tensors and segments, both to the byte (perf uprobes)",
+        uses=["perf uprobes"], seconds=25)
 def pytorch_perf(case):
     books(case, ("--perf-uprobes",), PYTORCH, "perf", 4)
 

@@ -171,7 +171,8 @@ def check_catalog(case, d):
         case.check("GPUXRAY_" not in re.search("Subject: .*", out)[0], f"subject with a bare field name: {out}")
 
 
-@h.test("a night of training: quota, oom and leak are told, with stacks, and resolved")
+@h.test("a night of training: quota, oom and leak are told, with stacks, and resolved",
+        uses=["train.service"], seconds=35)
 def night(case):
     with_unit = None
     try:
@@ -201,7 +202,7 @@ def night(case):
     check_catalog(case, d)
 
 
-@h.test("journalctl -u shows what the daemon said of a unit's process, also after its end")
+@h.test("journalctl -u shows what the daemon said of a unit's process, also after its end", exclusive=True)
 def unit(case):
     groups = unit_cgroup(case, "train.service")
     d = case.daemon()

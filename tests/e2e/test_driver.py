@@ -64,7 +64,7 @@ def bystander(case, *argv):
     return p
 
 
-@h.test("driver's bytes, the difference and the baseline, in the status and in records")
+@h.test("driver's bytes, the difference and the baseline, in the status and in records", host=True)
 def three_numbers(case):
     older = case.work("work_lifecycle", "hold", "--blocks=2", "--bytes=10MiB", env={"FAKE_GPU_CONTEXT_BYTES": str(CONTEXT)})
     older.next("hold")
@@ -99,7 +99,7 @@ def three_numbers(case):
     d.stop()
 
 
-@h.test("memory that no allocation shows grows: a record with both numbers, and it resolves")
+@h.test("memory that no allocation shows grows: a record with both numbers, and it resolves", host=True, seconds=10)
 def growth(case):
     d = case.daemon(rules=RULES, config=CONFIG)
     w = case.work("work_lifecycle", "hold", "--blocks=1", "--bytes=10MiB", env={"FAKE_GPU_CONTEXT_BYTES": str(CONTEXT)})
@@ -121,14 +121,16 @@ def growth(case):
     d.stop()
 
 
-@h.test("a worker whose parent was killed: named by its file and start, and over when it ends")
+@h.test("a worker whose parent was killed: named by its file and start, and over when it ends", host=True)
 def orphan(case):
     h.libc.prctl(h.PR_SET_CHILD_SUBREAPER, 1)
     d = case.daemon(rules=RULES, config=CONFIG)
-    w = case.work("work_lifecycle", "orphan", "--blocks=2", "--bytes=20MiB")
+    w = case.work("work_lifecycle", "orphan", "--blocks=2", "--bytes=20MiB", "--rounds=0")
     child = w.next("orphan-child")
     pid = child["pid"]
     case.finally_(lambda: os.path.exists(f"/proc/{pid}") and os.kill(pid, signal.SIGKILL))
+    d.wait_process(pid)  # whose child it is can be seen only while the parent lives
+    w.signal(signal.SIGKILL)
     w.wait()
     r = d.wait_record(pid, 20, rule="orphan", state="firing")
     case.equal(r["GPUXRAY_CONDITION"], "parent_gone", "condition")
@@ -144,7 +146,7 @@ def orphan(case):
     d.stop()
 
 
-@h.test("a dead process that nobody waits for and for which the driver counts memory")
+@h.test("a dead process that nobody waits for and for which the driver counts memory", host=True, seconds=10)
 def zombie(case):
     d = case.daemon(rules=RULES, config=CONFIG)
     p = bystander(case)
@@ -161,7 +163,8 @@ def zombie(case):
     d.stop()
 
 
-@h.test("a process that holds memory and shows no call: one record that says why, and none when it is covered")
+@h.test("a process that holds memory and shows no call: one record that says why, and none when it is covered",
+        host=True, seconds=35)
 def coverage(case):
     d = case.daemon(rules=RULES, config=CONFIG)
     p = bystander(case)

@@ -66,7 +66,7 @@ def hip_multi(case):
     ledgers(case, "work_hip", LIBHIP, (), "uprobe_multi", False)
 
 
-@h.test("HIP: every class, count, failure and device, to the byte (perf uprobes)")
+@h.test("HIP: every class, count, failure and device, to the byte (perf uprobes)", uses=["perf uprobes"], seconds=25)
 def hip_perf(case):
     ledgers(case, "work_hip", LIBHIP, ("--perf-uprobes",), "perf", False)
 
@@ -121,7 +121,7 @@ def ze_multi(case):
     ledgers(case, "work_ze", LIBZE, (), "uprobe_multi", True)
 
 
-@h.test("Level Zero: every class, count and failure, to the byte (perf uprobes)")
+@h.test("Level Zero: every class, count and failure, to the byte (perf uprobes)", uses=["perf uprobes"], seconds=15)
 def ze_perf(case):
     ledgers(case, "work_ze", LIBZE, ("--perf-uprobes",), "perf", True)
 

@@ -6,6 +6,7 @@ import os
 import signal
 
 import harness as h
+from cgroups import is_writable, make_group, version2
 
 ID1 = "0123456789abcdef" * 4
 ID2 = "fedcba9876543210" * 4
@@ -42,40 +43,12 @@ GROUPS = {
 }
 
 
-def make_group(case, root, path):
-    """The folder of a cgroup, made for this case as far as it is not there."""
-    d = root
-    for part in path.split("/"):
-        d += "/" + part
-        if os.path.isdir(d):
-            continue
-        os.mkdir(d)
-        case.finally_(lambda d=d: h.poll(lambda: not h.run("rmdir", d).returncode, 5, f"rmdir {d}"))
-    return d
-
-
-def is_writable(d):
-    return not os.statvfs(d).f_flag & os.ST_RDONLY
-
-
-def version2(case):
-    """Where cgroups of version 2 can be made."""
-    for d in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-        if os.path.exists(d + "/cgroup.controllers") and is_writable(d):
-            return d
-    d = case.path("cgroup2")
-    os.makedirs(d)
-    h.must("mount", "-t", "cgroup2", "none", d)
-    case.finally_(h.must, "umount", d)
-    return d
-
-
 def children(pid):
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                with open(f"/proc/{name}/stat") as f:
+                with open(f"/proc/{name}/stat", errors="replace") as f:
                     if int(f.read().rsplit(")", 1)[1].split()[1]) == pid:
                         found.append(int(name))
             except (OSError, IndexError):
@@ -87,7 +60,7 @@ def only_child(pid, comm):
     """The process that a wrapper started, once it is that program."""
     def look():
         for child in children(pid):
-            with open(f"/proc/{child}/comm") as f:
+            with open(f"/proc/{child}/comm", errors="replace") as f:
                 if f.read().strip() == comm[:15]:
                     return child
         return None
@@ -110,7 +83,7 @@ def open_state(case):
     os.chmod(case.path("gpu-state"), 0o666)
 
 
-@h.test("a record says who: user, parent, program, arguments")
+@h.test("a record says who: user, parent, program, arguments", exclusive=True)
 def who(case):
     d = case.daemon()
     w = case.work("work_lifecycle", *HOLD)
@@ -126,7 +99,7 @@ def who(case):
     d.stop()
 
 
-@h.test("users: another one, one without a name, and what a user namespace calls them")
+@h.test("users: another one, one without a name, and what a user namespace calls them", exclusive=True)
 def users(case):
     open_state(case)
     d = case.daemon()
@@ -149,7 +122,7 @@ def users(case):
     d.stop()
 
 
-@h.test("cgroups as systemd, container runtimes, Kubernetes and Slurm make them")
+@h.test("cgroups as systemd, container runtimes, Kubernetes and Slurm make them", exclusive=True)
 def groups(case):
     root = version2(case)
     d = case.daemon()
@@ -165,7 +138,7 @@ def groups(case):
     d.stop()
 
 
-@h.test("Slurm with cgroups of version 1: the job is known by a controller's hierarchy")
+@h.test("Slurm with cgroups of version 1: the job is known by a controller's hierarchy", exclusive=True)
 def slurm_version1(case):
     roots = [f"/sys/fs/cgroup/{c}" for c in ("freezer", "memory", "pids", "devices", "cpu")]
     roots = [r for r in roots if os.path.exists(r + "/cgroup.procs") and is_writable(r)]
@@ -180,7 +153,7 @@ def slurm_version1(case):
     d.stop()
 
 
-@h.test("what a process writes into its environment does not make it another job's")
+@h.test("what a process writes into its environment does not make it another job's", exclusive=True)
 def environment(case):
     d = case.daemon()
     w = case.work("work_lifecycle", *HOLD, env={"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "container": "docker"})
@@ -191,7 +164,7 @@ def environment(case):
     d.stop()
 
 
-@h.test("a process in a PID namespace: told by the host's PID, with its own beside it")
+@h.test("a process in a PID namespace: told by the host's PID, with its own beside it", exclusive=True)
 def pid_namespace(case):
     d = case.daemon()
     for program, args, label in (("work_lifecycle", HOLD, "hold"),
@@ -213,7 +186,7 @@ def pid_namespace(case):
     d.stop()
 
 
-@h.test("a process in two PID namespaces, one in the other")
+@h.test("a process in two PID namespaces, one in the other", exclusive=True)
 def nested_namespaces(case):
     d = case.daemon()
     w = case.work("work_lifecycle", *HOLD, wrap=[*in_pid_namespace(), *in_pid_namespace()])
@@ -228,7 +201,7 @@ def nested_namespaces(case):
     d.stop()
 
 
-@h.test("a process whose main thread had ended before it was first seen is known all the same")
+@h.test("a process whose main thread had ended before it was first seen is known all the same", exclusive=True)
 def leader_gone(case):
     w = case.work("work_lifecycle", "leader-exit", "--bytes=40MiB", "--blocks=100",
                   cgroup=[make_group(case, version2(case), f"system.slice/docker-{ID1}.scope")])
@@ -262,7 +235,7 @@ def reborn(case, pid, *args, **kw):
     raise h.Failure(f"PID {pid} cannot be had again")
 
 
-@h.test("a PID that goes to another process: each record tells of its own")
+@h.test("a PID that goes to another process: each record tells of its own", exclusive=True)
 def reuse(case):
     group = make_group(case, version2(case), f"docker/{ID1}")
     d = case.daemon()
@@ -285,7 +258,8 @@ def reuse(case):
     d.stop()
 
 
-@h.test("a PID that went to another process before the daemon could look: the old one is told without a name")
+@h.test("a PID that went to another process before the daemon could look: the old one is told without a name",
+        exclusive=True)
 def reuse_unseen(case):
     d = case.daemon()
     d.signal(signal.SIGSTOP)
@@ -313,7 +287,8 @@ def counter(status, name):
     return status.get("counters", {}).get(name, limits.get(name))
 
 
-@h.test("the daemon in a PID namespace: what it sees is right, by the PIDs there; what it cannot see is counted")
+@h.test("the daemon in a PID namespace: what it sees is right, by the PIDs there; what it cannot see is counted",
+        exclusive=True)
 def daemon_inside(case):
     d = case.daemon(wrap=in_pid_namespace())
     inner = only_child(d.pid, "gpuxray")

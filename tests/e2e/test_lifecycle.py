@@ -21,7 +21,7 @@ def live_entries(d):
     return {dev["uuid"]: dev["live_bytes"] for dev in d.status()["devices"]}
 
 
-@h.test("exec: the same pid, a new identity, nothing inherited")
+@h.test("exec: the same pid, a new identity, nothing inherited", exclusive=True)
 def exec_(case):
     d = case.daemon(rules=RULES)
     w = case.work("work_lifecycle", "exec", "--bytes=120MiB", "--blocks=2")
@@ -42,7 +42,7 @@ def exec_(case):
     d.stop()
 
 
-@h.test("a process whose main thread has ended goes on being traced, and ends with its last thread")
+@h.test("a process whose main thread has ended goes on being traced, and ends with its last thread", exclusive=True)
 def leader_exit(case):
     d = case.daemon(rules=RULES)
     w = case.work("work_lifecycle", "leader-exit", "--bytes=2MiB", "--blocks=6")
@@ -57,7 +57,8 @@ def leader_exit(case):
     d.stop()
 
 
-@h.test("fork: parent and child have books of their own; a child that may not use the driver leaves no trace")
+@h.test("fork: parent and child have books of their own; a child that may not use the driver leaves no trace",
+        exclusive=True)
 def fork(case):
     d = case.daemon(rules=RULES)
     w = case.work("work_lifecycle", "fork", "--bytes=1MiB", "--blocks=5")
@@ -78,7 +79,7 @@ def fork(case):
     d.stop()
 
 
-@h.test("killed with -9: the exit is told with what it held, and the kernel's books of it are cleared")
+@h.test("killed with -9: the exit is told with what it held, and the kernel's books of it are cleared", exclusive=True)
 def crash(case):
     d = case.daemon(rules=RULES)
     before = live_entries(d)
@@ -99,7 +100,7 @@ def crash(case):
     d.stop()
 
 
-@h.test("an orphan is traced on, and known by its program and its start")
+@h.test("an orphan is traced on, and known by its program and its start", exclusive=True)
 def orphan(case):
     d = case.daemon()
     w = case.work("work_lifecycle", "orphan", "--bytes=120MiB", "--blocks=1")
@@ -116,9 +117,9 @@ def orphan(case):
     d.stop()
 
 
-@h.test("a process from before the daemon: its old blocks are unknown frees, all since then is right")
+@h.test("a process from before the daemon: its old blocks are unknown frees, all since then is right", host=True)
 def before_daemon(case):
-    w = case.work("work_rate", "--seconds=4", "--rate=200", "--live=64", "--bytes=1MiB", "--wait-end", "--ledger")
+    w = case.work("work_rate", "--seconds=6", "--rate=200", "--live=64", "--bytes=1MiB", "--wait-end", "--ledger")
     h.poll(lambda: os.path.exists(case.path("gpu-state")), 5, "the workload has begun")
     d = case.daemon(config="nvml_interval = \"1s\";")
     ledger = w.next("end")

@@ -19,7 +19,8 @@ SMALL_RING = 'limits = { ring_bytes = "256KiB"; records_per_minute = 100000; };'
 
 def check_settled(case, d, w, ledger, what):
     """Bytes and counts are those of the ledger, and the daemon says that they are exact."""
-    p = d.wait_process(w.pid, lambda p: p["exact"] and p["alloc_count"] == ledger["alloc_count"], 10, f"{what}: settled")
+    p = d.wait_process(w.pid, lambda p: p["exact"] and p["alloc_count"] == ledger["alloc_count"] and
+                       p["free_count"] == ledger["free_count"], 10, f"{what}: settled")
     for k in ("live_bytes", "live_count", "alloc_count", "free_count", "fail_count", "unknown_free_count"):
         case.equal(p[k], ledger[k], f"{what}: {k}")
     return p

@@ -149,7 +149,7 @@ def one_thread(case):
     over_seeds(case, 1, 6)
 
 
-@h.test("random operations, four threads: the books of each process are its ledger's")
+@h.test("random operations, four threads: the books of each process are its ledger's", exclusive=True)
 def four_threads(case):
     over_seeds(case, 4, 6)
 
@@ -218,7 +218,8 @@ def sanitized(case):
 # ---- identities
 
 
-@h.test("forked, executed, without its first thread, executed in place: each has its own books and inherits nothing")
+@h.test("forked, executed, without its first thread, executed in place: each has its own books and inherits nothing",
+        exclusive=True)
 def identities(case):
     d = case.daemon(config=ROOMY)
     for seed in (501, 502):  # executed in place by the first thread, and by another
@@ -266,7 +267,7 @@ def reuse(case, d, kill, meanwhile=None):
     raise h.Failure("no process id could be had again in 20 attempts")
 
 
-@h.test("a process id that comes back at once: the second process has its own books")
+@h.test("a process id that comes back at once: the second process has its own books", exclusive=True)
 def id_reused(case):
     d = case.daemon(config=ROOMY)
     for kill in (False, True):
@@ -277,7 +278,8 @@ def id_reused(case):
     d.stop()
 
 
-@h.test("a process id that comes back while the daemon stands still: the second process has its own books")
+@h.test("a process id that comes back while the daemon stands still: the second process has its own books",
+        exclusive=True)
 def id_reused_unseen(case):
     d = case.daemon(config=ROOMY)
     after, second = reuse(case, d, True, lambda: d.signal(signal.SIGSTOP))

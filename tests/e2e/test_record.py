@@ -100,7 +100,7 @@ def check_equal(case, live, again):
     case.check(worst[0] < 1500000, f"a record is {worst[0]} us off: {worst[1]}")
 
 
-@h.test("a replay of a recording says what the daemon said, record for record")
+@h.test("a replay of a recording says what the daemon said, record for record", exclusive=True)
 def equal(case):
     path = case.path("trace.gz")
     d = case.daemon("--record", path, "--record-identity", rules=RULES, config=CONFIG, sink="json")
@@ -164,7 +164,7 @@ def anonymous(case):
     case.equal(os.stat(full).st_mode & 0o077, 0, "who else may read the recording with --identity")
 
 
-@h.test("record -p: one process alone, to the event, ending with it")
+@h.test("record -p: one process alone, to the event, ending with it", exclusive=True)
 def one_process(case):
     path = case.path("trace")
     w = case.work("work_ledger", "--ops=3000", "--threads=2", "--wait-start", "--ledger")
@@ -271,7 +271,7 @@ def parts(case):
         case.equal(h.run(h.GPUXRAY, "replay", path, *args).returncode, 1, f"exit status of {args}")
 
 
-@h.test("a daemon that lost events records losses and rebuilds, and the replay's books are right")
+@h.test("a daemon that lost events records losses and rebuilds, and the replay's books are right", seconds=20)
 def losses(case):
     path = case.path("trace.gz")
     config = 'limits = { ring_bytes = "256KiB"; records_per_minute = 100000; };'
@@ -359,6 +359,16 @@ def ends(case):
     last = events(lines_of(case.path("nohup")))[-1]
     case.check(float(last[0]) >= 2.5, f"it went on: {last}")
     w.wait(20)
+
+
+@h.test("a recorder on a host that slept before says nothing of it")
+def slept(case):
+    if h.run("unshare", "-T", "true").returncode != 0:
+        raise h.Skip("no time namespace can be made here")
+    r = h.run("unshare", "-T", "--boottime", "5000", h.GPUXRAY, "record", "-o", case.path("trace"), "--seconds", "2.5",
+              "--verbose")
+    case.equal(r.returncode, 0, f"exit status: {r.stderr!r}")
+    case.check("asleep" not in r.stderr, f"what it says: {r.stderr!r}")
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ def incident_stop(case):
     goes_on(case, "stop")
 
 
-@h.test("an incident goes on under its id after SIGKILL, with its stack, and is resolved under it")
+@h.test("an incident goes on under its id after SIGKILL, with its stack, and is resolved under it", exclusive=True)
 def incident_kill(case):
     goes_on(case, "kill")
 
@@ -257,7 +257,8 @@ def incomplete(case):
     d.stop()
 
 
-@h.test("without a manager: earlier allocations are unknown, an incident is resolved under its id once it is not found again")
+@h.test("without a manager: earlier allocations are unknown, an incident is resolved under its id once it is not found again",
+        seconds=30)
 def by_hand(case):
     d = case.daemon(rules=RULES)
     case.contains(start_message(d), NOT_KNOWN, "first start")

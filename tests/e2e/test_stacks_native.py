@@ -139,7 +139,7 @@ def variable_frames(case):
     w.stop()
 
 
-@h.test("stacks: a thread, a forked child, a child forked by a thread")
+@h.test("stacks: a thread, a forked child, a child forked by a thread", exclusive=True)
 def threads(case):
     w = s.Watch(case)
     thread = ["thread_main", *s.THREAD]
@@ -364,7 +364,7 @@ def static(case):
     w.stop()
 
 
-@h.test("stacks: a program in a mount and a pid namespace of its own, out of the host's sight")
+@h.test("stacks: a program in a mount and a pid namespace of its own, out of the host's sight", exclusive=True)
 def namespaces(case):
     path = native()
     hidden = "/mnt/native"
@@ -401,8 +401,7 @@ def removed(case):
 def at_once(case):
     w = s.Watch(case)
     chain = [*CHAIN_B, "chain_a", *MAIN]
-    for i in range(10):
-        p = w.start(native(), "chain", "exit-late")
+    for i, p in enumerate([w.start(native(), "chain", "exit-late") for _ in range(10)]):
         s.check_chain(case, w.failed(p), chain, f"process {i + 1}")
         p.end()
         if case.problems:

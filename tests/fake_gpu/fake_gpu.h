@@ -3,7 +3,8 @@
  * What the stand-in driver, the stand-in NVML and the workloads agree on.
  *
  * Environment: FAKE_GPU_COUNT (2), FAKE_GPU_BYTES (17179869184) of each device, FAKE_GPU_CONTEXT_BYTES (0) that a process
- * seems to hold on each device where it has a context, FAKE_GPU_STATE (/dev/shm/fake-gpu-<uid>) the file through which
+ * seems to hold on each device where it has a context, FAKE_GPU_SM (none) its share of the multiprocessors in percent,
+ * FAKE_GPU_STATE (/dev/shm/fake-gpu-<uid>) the file through which
  * processes and NVML see each other, CUDA_VISIBLE_DEVICES as the real driver reads it (indices or uuids).
  */
 #pragma once
@@ -42,6 +43,7 @@ struct fake_gpu_slot {
 struct fake_gpu_state {
 	uint64_t magic;
 	struct fake_gpu_slot slots[FAKE_GPU_SLOTS];
+	uint32_t sm[FAKE_GPU_SLOTS]; /* of each slot's process: FAKE_GPU_SM and 1; 0 = it has not said */
 };
 
 /* state.c, compiled into both libraries */
@@ -52,5 +54,12 @@ struct fake_gpu_slot *state_claim(void);
 int state_device_count(void);
 uint64_t state_device_bytes(void);
 uint64_t state_env(const char *name, uint64_t otherwise);
+/*
+ * Figures that may change while everything runs: "busy=37 milliwatts.1=250000", words between blanks, newlines or commas,
+ * in the file with the state file's name and ".figures" behind it, and then in the environment, FAKE_NVML_FIGURES. The
+ * first to have the name counts. The first call: "NAME.INDEX", else "NAME".
+ */
+uint64_t state_figure(const char *name, int index, uint64_t otherwise);
+uint64_t state_figure_named(const char *name, uint64_t otherwise);
 void state_uuid(int index, uint8_t ret[16]);
 void state_uuid_text(int index, char ret[41]); /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */

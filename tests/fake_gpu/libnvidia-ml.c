@@ -12,76 +12,30 @@
  * FAKE_GPU_MIG=1: card 0 is in MIG mode with two instances at places 0 and 2, each with half of its memory; the first
  * has the processes with even pids, the other those with odd ones. The card itself then may not be asked for processes
  * (4).
+ *
+ * How busy and hot: state_figure() in fake_gpu.h, asked anew at each call. Card N says what "NAME.N" and else "NAME" is:
+ * busy and memory_busy (percent), celsius, milliwatts, milliwatts_max. A process's share of the multiprocessors is
+ * "sm.PID", else FAKE_GPU_SM in its own environment, else "sm"; 0 = it has no sample. What nobody has set is not
+ * supported (3), as is all of it for instances and busy and sm for their card. busy_error, celsius_error,
+ * milliwatts_error, milliwatts_max_error, sm_error: the call answers with that instead; busy_delay_ms and so on: it takes
+ * so long. sm_filler: so many empty samples come first.
  */
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "fake_gpu.h"
+#include "libnvidia-ml.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
-enum {
-	NVML_SUCCESS = 0,
-	NVML_ERROR_UNINITIALIZED = 1,
-	NVML_ERROR_INVALID_ARGUMENT = 2,
-	NVML_ERROR_NOT_SUPPORTED = 3,
-	NVML_ERROR_NO_PERMISSION = 4,
-	NVML_ERROR_NOT_FOUND = 6,
-	NVML_ERROR_INSUFFICIENT_SIZE = 7,
-	NVML_ERROR_FUNCTION_NOT_FOUND = 13,
-	NVML_ERROR_GPU_IS_LOST = 15,
-};
-
-#define VALUE_NOT_AVAILABLE UINT64_MAX
 #define INSTANCES 2
 #define INSTANCE_STEP 2 /* the place between them is empty */
 
+/* How often it samples, and how many samples it gives at most. */
+#define SAMPLE_USEC 100000
+#define SAMPLES_MAX 100
+
 enum list { LIST_COMPUTE = 1, LIST_GRAPHICS = 2, LIST_MPS = 4 };
-
-struct device {
-	int index;
-	int instance; /* 0 = a card, else from 1 */
-};
-
-struct memory_v1 {
-	unsigned long long total, free, used;
-};
-
-struct memory_v2 {
-	unsigned int version;
-	unsigned long long total, reserved, free, used;
-};
-
-struct process_v1 {
-	unsigned int pid;
-	unsigned long long used;
-};
-
-struct process_v2 {
-	unsigned int pid;
-	unsigned long long used;
-	unsigned int gpu_instance, compute_instance;
-};
-
-struct process_535 {
-	unsigned int pid;
-	unsigned long long used;
-	unsigned int gpu_instance, compute_instance;
-	unsigned long long protected_used;
-};
-
-struct pci {
-	char legacy_id[16];
-	unsigned int domain, bus, device, device_id, subsystem_id;
-	char id[32];
-};
-
-_Static_assert(sizeof(struct pci) == 68, "nvmlPciInfo_t");
-_Static_assert(sizeof(struct process_v1) == 16 && sizeof(struct process_v2) == 24 && sizeof(struct process_535) == 32,
-	       "record sizes");
 
 static struct device devices[FAKE_GPU_MAX] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 },
 					       { 4, 0 }, { 5, 0 }, { 6, 0 }, { 7, 0 } };
@@ -89,45 +43,17 @@ static struct device instances[INSTANCES] = { { 0, 1 }, { 0, 2 } };
 static struct fake_gpu_state *state;
 static int init_count;
 
-EXPORT int nvmlInit_v2(void);
-EXPORT int nvmlInit(void);
-EXPORT int nvmlShutdown(void);
-EXPORT const char *nvmlErrorString(int r);
-EXPORT int nvmlSystemGetDriverVersion(char *version, unsigned int len);
-EXPORT int nvmlSystemGetNVMLVersion(char *version, unsigned int len);
-EXPORT int nvmlDeviceGetCount_v2(unsigned int *count);
-EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, struct device **ret);
-EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **ret);
-EXPORT int nvmlDeviceGetUUID(struct device *d, char *uuid, unsigned int len);
-EXPORT int nvmlDeviceGetName(struct device *d, char *name, unsigned int len);
-EXPORT int nvmlDeviceGetIndex(struct device *d, unsigned int *index);
-EXPORT int nvmlDeviceGetMinorNumber(struct device *d, unsigned int *minor);
-EXPORT int nvmlDeviceGetMemoryInfo(struct device *d, struct memory_v1 *m);
-EXPORT int nvmlDeviceGetMemoryInfo_v2(struct device *d, struct memory_v2 *m);
-EXPORT int nvmlDeviceGetPciInfo_v2(struct device *d, struct pci *pci);
-EXPORT int nvmlDeviceGetPciInfo_v3(struct device *d, struct pci *pci);
-EXPORT int nvmlDeviceGetMigMode(struct device *d, unsigned int *current, unsigned int *pending);
-EXPORT int nvmlDeviceGetMaxMigDeviceCount(struct device *d, unsigned int *count);
-EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(struct device *d, unsigned int index, struct device **ret);
-EXPORT int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(struct device *d, struct device **ret);
-EXPORT int nvmlDeviceIsMigDeviceHandle(struct device *d, unsigned int *is_mig);
-EXPORT int nvmlDeviceGetComputeRunningProcesses(struct device *d, unsigned int *count, struct process_v1 *infos);
-EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(struct device *d, unsigned int *count, struct process_v2 *infos);
-EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(struct device *d, unsigned int *count, void *infos);
-EXPORT int nvmlDeviceGetGraphicsRunningProcesses(struct device *d, unsigned int *count, struct process_v1 *infos);
-EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v2(struct device *d, unsigned int *count, struct process_v2 *infos);
-EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(struct device *d, unsigned int *count, void *infos);
-EXPORT int nvmlDeviceGetMPSComputeRunningProcesses(struct device *d, unsigned int *count, struct process_v1 *infos);
-EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v2(struct device *d, unsigned int *count, struct process_v2 *infos);
-EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(struct device *d, unsigned int *count, void *infos);
-
-static int ready(void)
+static void delay(uint64_t ms)
 {
-	uint64_t ms = state_env("FAKE_NVML_DELAY_MS", 0);
 	struct timespec ts = { .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 };
 
 	if (ms)
 		nanosleep(&ts, NULL);
+}
+
+static int ready(void)
+{
+	delay(state_env("FAKE_NVML_DELAY_MS", 0));
 	return init_count ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
 }
 
@@ -550,4 +476,120 @@ int nvmlDeviceGetMPSComputeRunningProcesses_v2(struct device *d, unsigned int *c
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(struct device *d, unsigned int *count, void *infos)
 {
 	return processes_v3(d, LIST_MPS, count, infos);
+}
+
+static uint64_t figure_option(const struct device *d, const char *name, const char *option)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "%s_%s", name, option);
+	return state_figure(key, d->index, 0);
+}
+
+/* As check, of a figure. */
+static int check_figure(struct device *d, const char *name, const void *out)
+{
+	int r = check(d, out);
+
+	if (r)
+		return r;
+	delay(figure_option(d, name, "delay_ms"));
+	r = (int)figure_option(d, name, "error");
+	return r ? r : d->instance ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+}
+
+static int get_figure(struct device *d, const char *name, unsigned int *ret)
+{
+	int r = check_figure(d, name, ret);
+	uint64_t v = r ? 0 : state_figure(name, d->index, UINT64_MAX);
+
+	if (v == UINT64_MAX)
+		return NVML_ERROR_NOT_SUPPORTED;
+	if (!r)
+		*ret = (unsigned int)v;
+	return r;
+}
+
+int nvmlDeviceGetUtilizationRates(struct device *d, struct utilization *u)
+{
+	int r = check_figure(d, "busy", u);
+	uint64_t busy, memory;
+
+	if (r)
+		return r;
+	busy = state_figure("busy", d->index, UINT64_MAX);
+	memory = state_figure("memory_busy", d->index, busy);
+	if (is_mig(d) || busy == UINT64_MAX)
+		return NVML_ERROR_NOT_SUPPORTED;
+	*u = (struct utilization){ .gpu = (unsigned int)busy, .memory = (unsigned int)memory };
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetTemperature(struct device *d, int sensor, unsigned int *celsius)
+{
+	return sensor ? NVML_ERROR_INVALID_ARGUMENT : get_figure(d, "celsius", celsius);
+}
+
+int nvmlDeviceGetPowerUsage(struct device *d, unsigned int *milliwatts)
+{
+	return get_figure(d, "milliwatts", milliwatts);
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(struct device *d, unsigned int *milliwatts)
+{
+	return get_figure(d, "milliwatts_max", milliwatts);
+}
+
+static uint64_t real_usec(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+/* What a process does on a device; UINT64_MAX when nobody has said, or it is not there. */
+static uint64_t slot_sm(int i, const struct device *d, uint32_t *ret_pid)
+{
+	char key[24];
+
+	*ret_pid = 0;
+	(void)slot_used(&state->slots[i], d, ret_pid);
+	snprintf(key, sizeof(key), "sm.%u", *ret_pid);
+	if (!*ret_pid)
+		return UINT64_MAX;
+	return state_figure_named(key, state->sm[i] ? state->sm[i] - 1 : state_figure_named("sm", UINT64_MAX));
+}
+
+int nvmlDeviceGetProcessUtilization(struct device *d, struct process_sample *samples, unsigned int *count,
+				    unsigned long long last_seen_usec)
+{
+	uint64_t now = real_usec(), stamp = now - now % SAMPLE_USEC;
+	struct process_sample found[SAMPLES_MAX] = { { .pid = 0 } };
+	unsigned int n = 0, room;
+	bool is_set = false;
+	int r = check_figure(d, "sm", count);
+
+	if (r)
+		return r;
+	while (n < SAMPLES_MAX / 2 && n < state_figure("sm_filler", d->index, 0))
+		n++;
+	for (int i = 0; state && i < FAKE_GPU_SLOTS && n < SAMPLES_MAX; i++) {
+		uint32_t pid;
+		uint64_t sm = slot_sm(i, d, &pid);
+
+		is_set |= sm != UINT64_MAX;
+		if (sm != UINT64_MAX && sm > 0 && stamp > last_seen_usec)
+			found[n++] = (struct process_sample){ .pid = pid, .stamp_usec = stamp, .sm = (unsigned int)sm };
+	}
+	if (is_mig(d) || (!is_set && state_figure_named("sm", UINT64_MAX) == UINT64_MAX))
+		return NVML_ERROR_NOT_SUPPORTED;
+	room = *count;
+	/* As the real one: how many there may be, not how many there are. */
+	*count = SAMPLES_MAX;
+	if (!samples || room < n)
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	*count = n;
+	memcpy(samples, found, n * sizeof(*found));
+	return n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The file through which processes on the stand-in and the stand-in NVML see each other. */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,18 +60,67 @@ void state_uuid_text(int index, char ret[41])
 	}
 }
 
-struct fake_gpu_state *state_map(void)
+static void state_path(char *ret, size_t size, const char *suffix)
 {
 	const char *path = getenv("FAKE_GPU_STATE");
-	struct fake_gpu_state *s;
-	struct stat st;
-	char buf[64];
+
+	if (path)
+		snprintf(ret, size, "%s%s", path, suffix);
+	else
+		snprintf(ret, size, "/dev/shm/fake-gpu-%u%s", (unsigned int)getuid(), suffix);
+}
+
+/* The value of a word name=value in text. */
+static bool find_figure(const char *text, const char *name, uint64_t *ret)
+{
+	size_t len = strlen(name);
+
+	for (const char *word = text + strspn(text, " \n,"); *word; word += strspn(word, " \n,")) {
+		size_t word_len = strcspn(word, " \n,");
+
+		if (word_len > len + 1 && strncmp(word, name, len) == 0 && word[len] == '=') {
+			*ret = strtoull(word + len + 1, NULL, 10);
+			return true;
+		}
+		word += word_len;
+	}
+	return false;
+}
+
+uint64_t state_figure_named(const char *name, uint64_t otherwise)
+{
+	const char *env = getenv("FAKE_NVML_FIGURES");
+	char path[512], text[4096] = "";
+	uint64_t v;
 	int fd;
 
-	if (!path) {
-		snprintf(buf, sizeof(buf), "/dev/shm/fake-gpu-%u", (unsigned int)getuid());
-		path = buf;
+	state_path(path, sizeof(path), ".figures");
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		ssize_t n = read(fd, text, sizeof(text) - 1);
+
+		text[n > 0 ? n : 0] = 0;
+		close(fd);
 	}
+	return find_figure(text, name, &v) || (env && find_figure(env, name, &v)) ? v : otherwise;
+}
+
+uint64_t state_figure(const char *name, int index, uint64_t otherwise)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "%s.%d", name, index);
+	return state_figure_named(key, state_figure_named(name, otherwise));
+}
+
+struct fake_gpu_state *state_map(void)
+{
+	struct fake_gpu_state *s;
+	struct stat st;
+	char path[512];
+	int fd;
+
+	state_path(path, sizeof(path), "");
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return NULL;
@@ -165,6 +215,8 @@ struct fake_gpu_slot *state_claim(void)
 			memset(slot->used_bytes, 0, sizeof(slot->used_bytes));
 			memset(slot->contexts, 0, sizeof(slot->contexts));
 			slot->context_bytes = state_env("FAKE_GPU_CONTEXT_BYTES", 0);
+			/* Not set: UINT64_MAX and 1. */
+			s->sm[i] = (uint32_t)(state_env("FAKE_GPU_SM", UINT64_MAX) + 1);
 			slot->image = image;
 			__atomic_store_n(&slot->start_ticks, start, __ATOMIC_RELEASE);
 			return slot;

@@ -7,7 +7,8 @@
  *   leader-exit  the main thread ends while another goes on allocating (one block each 50 ms), prints, waits
  *   fork         fork first, then parent and child allocate each its own: the child 1 block, the parent --blocks
  *   fork-after   fork with memory held: all calls of the child fail with 3, as with the real driver
- *   orphan       as fork, but the parent kills itself when the child has printed; the child renames itself and waits
+ *   orphan       as fork, but the parent kills itself --rounds ms after the child has printed, or with 0 waits to be killed;
+ *                the child renames itself and waits
  *   crash        allocate, print, wait, die by --signal (9)
  *   ipc          the parent exports its first block, the child opens and closes it 100 times
  *   reset        allocate on two devices, reset the second, print
@@ -204,6 +205,9 @@ static int orphan(char **argv)
 	if (child) { /* waits for the child's ledger, then dies without a word to it */
 		if (read(ready[0], &c, 1) != 1)
 			die("the child died first");
+		if (!rounds)
+			pause();
+		usleep((useconds_t)rounds * 1000);
 		raise(SIGKILL);
 	}
 	gpu_open(&books);

@@ -28,6 +28,9 @@ static void fuzz_fdinfo(const char *text)
 		abort();
 	if (d.pci[0] != '\0')
 		check_pci(d.pci);
+	for (size_t i = 0; i < DRM_ENGINES; i++)
+		if (d.engines[i].capacity == 0)
+			abort();
 	if ((!d.has_device_memory && d.device_bytes != UINT64_MAX) || (d.kinds & ~(3u)))
 		abort();
 }

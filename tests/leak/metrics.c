@@ -202,7 +202,7 @@ enum { TIME, BYTES, SHARE, SURE_TRUE, SURE_FALSE, VALUES_MAX };
 
 struct count {
 	struct values v[VALUES_MAX];
-	double ranks[REPORT_SITES_MAX + 1], sited, closed, stopping_found, fast_found;
+	double ranks[REPORT_LEAK_SITES_MAX + 1], sited, closed, stopping_found, fast_found;
 };
 
 static void add(struct values *v, double value)
@@ -219,7 +219,7 @@ static void count_found(struct count *c, struct tally_level *l, const struct out
 		add(&c->v[SHARE], (double)v->lost_bytes / (double)o->device_bytes);
 	if (o->has_site) {
 		c->sited++;
-		c->ranks[v->rank <= REPORT_SITES_MAX ? v->rank : 0]++;
+		c->ranks[v->rank <= REPORT_LEAK_SITES_MAX ? v->rank : 0]++;
 	}
 	if (v->confidence >= 0)
 		add(&c->v[SURE_TRUE], v->confidence);

@@ -327,7 +327,7 @@ int main(int argc, char **argv)
 	if (!strstr(argv[2], "fork")) /* the driver does not outlive a fork: the child opens it */
 		stack_open();
 	if (strcmp(option, "exit-late") == 0)
-		usleep(200000);
+		usleep(1000000);
 	if (run(argv[2]))
 		return 2;
 	if (strncmp(option, "exit", 4) == 0)

@@ -82,7 +82,8 @@ static inline bool drm_root_card(const struct drm_root *d, const char *card, con
 	       drm_root_text(d, "0x1002\n", "sys/devices/%s/vendor", pci) &&
 	       drm_root_text(d, "0x74a1\n", "sys/devices/%s/device", pci) &&
 	       drm_root_text(d, "", "sys/class/drm/%s/dev", card) &&
-	       drm_root_link(d, target, "sys/class/drm/%s/device", card);
+	       drm_root_link(d, target, "sys/class/drm/%s/device", card) &&
+	       drm_root_link(d, target, "sys/bus/pci/devices/%s", pci);
 }
 
 /* A process's descriptor of that card's client with so much in that region. */

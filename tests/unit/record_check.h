@@ -53,7 +53,12 @@ static inline const char *check_field(const struct record *r, size_t i)
 {
 	const char *f = r->data.buf + r->field[i].offset;
 	size_t len = r->field[i].len, name = strcspn(f, "=");
-	bool is_list = strncmp(f, "MESSAGE=", 8) == 0 || strncmp(f, "GPUXRAY_STACK=", 14) == 0;
+	static const char *const lists[] = { "MESSAGE=", "GPUXRAY_STACK=", "GPUXRAY_LEAK_SITES=", "GPUXRAY_TOP_SITES=",
+					     "GPUXRAY_DEVICE_PEAKS=" };
+	bool is_list = false;
+
+	for (size_t k = 0; k < sizeof(lists) / sizeof(*lists); k++)
+		is_list = is_list || strncmp(f, lists[k], strlen(lists[k])) == 0;
 
 	if (strlen(f) != len)
 		return "length of a field";
@@ -234,12 +239,13 @@ static inline const char *check_structured(const char *p, const char **ret_end)
 
 static inline const char *check_syslog(const struct record *r, int cee, size_t max)
 {
+	const struct syslog_format f = { .hostname = "host", .pid = 42, .facility = 3, .is_cee = cee, .max = max };
 	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
 	const char *message = record_get(r, "MESSAGE"), *p, *wrong;
 	size_t line = strcspn(message, "\n");
 	int blanks = 0;
 
-	record_syslog(r, "host", 42, cee, max, &sb);
+	record_syslog(r, &f, &sb);
 	if (sb.len > max)
 		return "syslog: too long";
 	wrong = check_clean(strbuf_str(&sb), sb.len, false);

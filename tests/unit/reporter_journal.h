@@ -18,7 +18,10 @@ struct journal {
 	bool is_stalled;
 	int waiting;	       /* writers held up by it */
 	uint64_t failures;     /* attempts still to be refused */
+	int error;	       /* what a refusal says, 0 = -ECONNREFUSED */
 	uint64_t attempts, len, critical, suppressed, wrong, object_pid, object_unit;
+	uint64_t incidents;
+	uint64_t own, wrong_count; /* records that say how many were written before, and of those, wrong ones */
 	bool has_open_signals; /* the writer thread could be interrupted */
 	char last[512];	       /* message */
 	uint64_t stacks;       /* records with one */
@@ -31,6 +34,7 @@ static inline int journal_write(const struct record *rec, void *userdata)
 {
 	struct journal *j = userdata;
 	const char *suppressed = record_get(rec, "GPUXRAY_SUPPRESSED"), *stack = record_get(rec, "GPUXRAY_STACK");
+	const char *written = record_get(rec, "GPUXRAY_RECORDS_WRITTEN");
 	sigset_t set;
 	int err = 0;
 
@@ -43,10 +47,14 @@ static inline int journal_write(const struct record *rec, void *userdata)
 	j->waiting--;
 	if (j->failures > 0) {
 		j->failures--;
-		err = -ECONNREFUSED;
+		err = j->error ? j->error : -ECONNREFUSED;
 	} else {
+		/* It says how many came before it, and nothing else does. */
+		j->own += written != NULL;
+		j->wrong_count += written && strtoull(written, NULL, 10) != j->len;
 		j->len++;
 		j->critical += rec->priority == 2;
+		j->incidents += record_get(rec, "GPUXRAY_RULE") != NULL;
 		j->suppressed += suppressed ? strtoull(suppressed, NULL, 10) : 0;
 		j->wrong += check_record(rec) != NULL;
 		j->object_pid += record_get(rec, "OBJECT_PID") != NULL;
@@ -66,6 +74,23 @@ static inline void journal_stall(struct journal *j, bool is_stalled)
 	pthread_mutex_lock(&j->lock);
 	j->is_stalled = is_stalled;
 	pthread_cond_broadcast(&j->cond);
+	pthread_mutex_unlock(&j->lock);
+}
+
+static inline void journal_fail(struct journal *j, uint64_t failures, int error)
+{
+	pthread_mutex_lock(&j->lock);
+	j->failures = failures;
+	j->error = error;
+	pthread_mutex_unlock(&j->lock);
+}
+
+/* Until so many writes were tried. */
+static inline void journal_wait_attempts(struct journal *j, uint64_t n)
+{
+	pthread_mutex_lock(&j->lock);
+	while (j->attempts < n)
+		pthread_cond_wait(&j->cond, &j->lock);
 	pthread_mutex_unlock(&j->lock);
 }
 

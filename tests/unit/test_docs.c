@@ -75,8 +75,8 @@ static void know_conf(void)
 	if (settings_init(&s) < 0)
 		abort();
 	(void)settings_parse("z",
-			     Z " = 1; limits = { " Z " = 1; }; syslog = { " Z " = 1; }; sink = \"" Z "\";\n"
-			     "trace_frameworks = \"" Z "\"; calls = ( { " Z " = 1; },\n"
+			     Z " = 1; limits = { " Z " = 1; }; syslog = { " Z " = 1; }; metrics = { " Z " = 1; }; sink = \"" Z "\";\n"
+			     "trace_frameworks = \"" Z "\"; omit = \"" Z "\"; calls = ( { " Z " = 1; },\n"
 			     "{ op = \"" Z "\"; class = \"" Z "\"; library = \"abc\"; symbol = \"x\"; },\n"
 			     "{ op = \"free\"; library = \"abc\"; symbol = \"x\"; address = \"arg0\";\n"
 			     "result = \"" Z "\"; } );\n",
@@ -84,8 +84,10 @@ static void know_conf(void)
 	add_told("conf", "key", &errors);
 	add_told("conf.limits", "key of limits", &errors);
 	add_told("conf.syslog", "key of syslog", &errors);
+	add_told("conf.metrics", "key of metrics", &errors);
 	add_told("conf.sink", "sink", &errors);
 	add_told("conf.framework", "framework", &errors);
+	add_told("conf.omit", "field to omit", &errors);
 	add_told("conf.call", "key of a call", &errors);
 	add_told("conf.call.op", "op", &errors);
 	add_told("conf.call.class", "class", &errors);
@@ -273,6 +275,29 @@ static bool same_sink(const struct settings *a, const struct settings *b)
 	return strcmp(a->sink, b->sink) == 0;
 }
 
+static bool same_syslog(const struct settings *a, const struct settings *b)
+{
+	const struct syslog_settings *x = &a->syslog, *y = &b->syslog;
+
+	return x->transport == y->transport && x->is_cee == y->is_cee && x->is_newline_framed == y->is_newline_framed &&
+	       x->facility == y->facility && x->max_bytes == y->max_bytes &&
+	       strcmp(x->address ? x->address : SYSLOG_SOCKET_DEFAULT, y->address ? y->address : SYSLOG_SOCKET_DEFAULT) == 0 &&
+	       !x->hostname == !y->hostname;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+static bool same_metrics(const struct settings *a, const struct settings *b)
+{
+	const struct metrics_settings *x = &a->metrics, *y = &b->metrics;
+
+	return same_text(x->listen, y->listen) && same_text(x->textfile, y->textfile) && x->interval_ns == y->interval_ns &&
+	       x->processes == y->processes && x->args == y->args;
+}
+
 #define SAME(key, member)                                                                                              \
 	static bool same_##key(const struct settings *a, const struct settings *b)                                     \
 	{                                                                                                              \
@@ -280,10 +305,11 @@ static bool same_sink(const struct settings *a, const struct settings *b)
 	}
 #define SAME_LIST(key) SAME(key, key##_len) /* defaults are empty */
 
-SAME(syslog, syslog_cee)
 SAME(health_interval, health_interval_ns)
 SAME(drain_interval, drain_interval_ns)
 SAME(nvml_interval, nvml_interval_ns)
+SAME(sample_interval, sample_interval_ns)
+SAME(omit, omit)
 SAME_LIST(rules)
 SAME_LIST(libraries)
 SAME_LIST(redact)
@@ -297,10 +323,12 @@ static const struct {
 } compared[] = {
 	{ "limits", same_limits }, { "sink", same_sink },     { "syslog", same_syslog },
 	{ "rules", same_rules },   { "libraries", same_libraries }, { "redact", same_redact },
+	{ "omit", same_omit },
 	{ "allocators", same_allocators }, { "allocators_also", same_allocators_also },
 	{ "calls", same_calls },   { "trace_frameworks", same_calls }, /* whose rows are calls */
 	{ "health_interval", same_health_interval }, { "drain_interval", same_drain_interval },
-	{ "nvml_interval", same_nvml_interval },
+	{ "nvml_interval", same_nvml_interval }, { "sample_interval", same_sample_interval },
+	{ "metrics", same_metrics },
 };
 
 static int parse_settings(const char *text, struct settings *s)
@@ -347,10 +375,11 @@ TEST(page_shows_the_defaults_of_the_configuration)
 	for (size_t i = 0; i < docs.names_len; i++) {
 		const struct docs_name *n = &docs.names[i];
 		const char *group = strcmp(n->set, "conf.limits") == 0 ? "limits" :
-				    strcmp(n->set, "conf.syslog") == 0 ? "syslog" : NULL;
+				    strcmp(n->set, "conf.syslog") == 0 ? "syslog" :
+				    strcmp(n->set, "conf.metrics") == 0 ? "metrics" : NULL;
 
 		if (!group && (strcmp(n->set, "conf") != 0 || strcmp(n->name, "limits") == 0 ||
-			       strcmp(n->name, "syslog") == 0))
+			       strcmp(n->name, "syslog") == 0 || strcmp(n->name, "metrics") == 0))
 			continue;
 		if (n->value) {
 			check_default(n->page, group, n->name, n->value);

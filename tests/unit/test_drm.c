@@ -157,7 +157,7 @@ TEST(cards)
 	_cleanup_(gpu_snapshot_done) struct gpu_snapshot s = { 0 };
 
 	ASSERT(drm_root_new(&d));
-	EXPECT_EQ(drm_read(d.proc, d.sys, &s), -ENODEV);
+	EXPECT_EQ(drm_read(d.proc, d.sys, NULL, &s), -ENODEV);
 	ASSERT(drm_root_card(&d, "card1", CARD, "amdgpu") && drm_root_card(&d, "card0", OTHER_CARD, "amdgpu") &&
 	       drm_root_card(&d, "card10", "0000:4d:00.0", "i915") &&
 	       drm_root_card(&d, "card2", "0000:00:02.0", "xe") &&
@@ -171,7 +171,7 @@ TEST(cards)
 	       drm_root_text(&d, "\n", "sys/devices/" OTHER_CARD "/product_name") &&
 	       drm_root_text(&d, "100\n", "sys/devices/" OTHER_CARD "/mem_info_vram_total") &&
 	       drm_root_text(&d, "101\n", "sys/devices/" OTHER_CARD "/mem_info_vram_used"));
-	ASSERT(drm_read(d.proc, d.sys, &s) == 0);
+	ASSERT(drm_read(d.proc, d.sys, NULL, &s) == 0);
 	ASSERT(s.device_count == 3);
 	EXPECT_STR(s.devices[0].pci, CARD);
 	EXPECT_STR(s.devices[0].uuid, "GPU-0018fbc3a2b1c2d3");
@@ -214,7 +214,7 @@ TEST(clients)
 	ASSERT(drm_root_link(&d, "/dev/driver", "proc/42/fd/3") && drm_root_link(&d, "/dev/dri", "proc/42/fd/4") &&
 	       drm_root_text(&d, "drm-driver:\tamdgpu\ndrm-pdev:\t" CARD "\ndrm-memory-vram:\t1\n",
 			     "proc/42/fdinfo/3"));
-	ASSERT(drm_read(d.proc, d.sys, &s) == 0);
+	ASSERT(drm_read(d.proc, d.sys, NULL, &s) == 0);
 	EXPECT_EQ(s.process_count, 3);
 	EXPECT_EQ(process_of(&s, 300, 0)->used_bytes, 13 * KIB);
 	EXPECT_EQ(process_of(&s, 300, 1)->used_bytes, 5 * KIB);
@@ -237,7 +237,7 @@ TEST(clients_without_a_number)
 		ASSERT(drm_root_link(&d, "/dev/dri/card0", "proc/%u/fd/%u", 50 + i % 2, i) &&
 		       drm_root_text(&d, buf, "proc/%u/fdinfo/%u", 50 + i % 2, i));
 	}
-	ASSERT(drm_read(d.proc, d.sys, &s) == 0);
+	ASSERT(drm_read(d.proc, d.sys, NULL, &s) == 0);
 	EXPECT_EQ(s.process_count, 2);
 	EXPECT_EQ(process_of(&s, 50, 0)->used_bytes, 17 * KIB);
 	EXPECT_EQ(process_of(&s, 51, 0)->used_bytes, 26 * KIB);
@@ -266,7 +266,7 @@ TEST(kfd)
 	       drm_root_text(&d, "5\n", PROC "61/vram_111") && drm_root_text(&d, "many\n", PROC "62/vram_111"));
 	ASSERT(drm_root_client(&d, 60, 4, CARD, 1, "vram", "10 KiB") &&
 	       drm_root_client(&d, 61, 4, CARD, 2, "vram", "10 KiB"));
-	ASSERT(drm_read(d.proc, d.sys, &s) == 0);
+	ASSERT(drm_read(d.proc, d.sys, NULL, &s) == 0);
 	EXPECT_EQ(s.process_count, 3);
 	EXPECT_EQ(process_of(&s, 60, 0)->used_bytes, 20480);
 	EXPECT_EQ(process_of(&s, 60, 0)->kinds, GPU_PROCESS_COMPUTE);
@@ -284,7 +284,7 @@ TEST(limits)
 	for (unsigned int i = 0; i < 4097; i++)
 		ASSERT(drm_root_link(&d, "/dev/null", "proc/70/fd/%u", i));
 	ASSERT(drm_root_client(&d, 71, 4, CARD, 1, "vram", "10 KiB"));
-	ASSERT(drm_read(d.proc, d.sys, &s) == 0);
+	ASSERT(drm_read(d.proc, d.sys, NULL, &s) == 0);
 	EXPECT_EQ(s.left_out_count, 1);
 	EXPECT(!s.is_complete);
 	EXPECT_EQ(process_of(&s, 71, 0)->used_bytes, 10 * KIB);

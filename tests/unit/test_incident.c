@@ -416,7 +416,7 @@ TEST(messages_of_leaks_and_devices)
 {
 	static const char rules[] =
 		RULES("{ name = \"leak\"; kind = \"leak\"; epoch = \"2s\"; epochs = 8; min_growth = \"4MiB\"; for_epochs = 3;"
-		      " message = \"%{severity}|%{growth}|%{leaked}|%{full_in}|%{confidence}|%{age}|%{slice}|%{pod}|%{slurm_job}|"
+		      " message = \"%{severity}|%{growth}|%{leaked}|%{full_in}|%{confidence}|%{age}|%{slice}|%{pod}|%{pod_namespace}/%{pod_name}/%{container_name}|%{slurm_job}|"
 		      "%{tag}|%{device_used}|%{device_total}|%{baseline}|%{untracked}|%{condition}|%{scope_key}\"; },"
 		      "{ name = \"dev\"; kind = \"live_bytes\"; scope = \"device\"; fire_above = \"1MiB\"; for = \"0s\";"
 		      " message = \"%{scope_key} %{device_used}/%{device_total} %{tag} %{growth} %{full_in} %{confidence} %{age}\"; },"
@@ -435,6 +435,9 @@ TEST(messages_of_leaks_and_devices)
 	id->start_ns = 3 * SEC;
 	id->slice = strdup("a.slice");
 	id->pod = strdup("p-1");
+	id->pod_name = strdup("trainer-0");
+	id->pod_namespace = strdup("ml");
+	id->container_name = strdup("main");
 	id->slurm_job = strdup("12.0");
 	id->tag = strdup("team\n");
 	(void)engine_set_identity(s.e, 3, 3 * SEC, id);
@@ -449,7 +452,7 @@ TEST(messages_of_leaks_and_devices)
 	ASSERT(r && r->message);
 	/* Rates and ages are the detector's affair. */
 	EXPECT_EQ(sscanf(r->message, "warning|%lf GiB/h|%lf MiB|%lfh", &growth, &leaked, &full), 3);
-	EXPECT(strstr(r->message, "|a.slice|p-1|12.0|team\\x0a|40 GiB|80 GiB|?|?|?|?"));
+	EXPECT(strstr(r->message, "|a.slice|p-1|ml/trainer-0/main|12.0|team\\x0a|40 GiB|80 GiB|?|?|?|?"));
 	if (sscanf(strstr(r->message, "m|") ? strstr(r->message, "m|") : "", "m|%d%%|%ds", &percent, &age) == 2)
 		EXPECT(percent >= 0 && percent <= 100 && age > 0);
 	else

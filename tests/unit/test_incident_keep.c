@@ -285,6 +285,8 @@ TEST(bytes_and_back)
 
 	first_life(&k, QUOTA, &now);
 	k.list[0].identity->tag = strdup("team-a");
+	k.list[0].identity->pod_name = strdup("trainer-0");
+	k.list[0].identity->container_name = strdup("main");
 	incident_pack(&sb, &k.list[0]);
 	for (size_t len = 0; len <= sb.len; len++) {
 		char *part = malloc(len + 1);
@@ -313,6 +315,9 @@ TEST(bytes_and_back)
 	EXPECT_STR(back.identity->comm, "train");
 	EXPECT_STR(back.identity->unit, "a.service");
 	EXPECT_STR(back.identity->tag, "team-a");
+	EXPECT_STR(back.identity->pod_name, "trainer-0");
+	EXPECT_STR(back.identity->container_name, "main");
+	EXPECT(!back.identity->pod_namespace);
 	EXPECT_EQ(back.identity->uid, 1000);
 	EXPECT_EQ(back.identity->start_ticks, 300);
 	EXPECT(!back.identity->exe);

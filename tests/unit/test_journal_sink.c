@@ -187,7 +187,8 @@ TEST(stalled)
 
 static void body_reload_finds_it(void)
 {
-	struct reporter_options o = { .sink = SINK_AUTO, .queue = 64, .syslog_socket = "/run/log" };
+	const struct syslog_settings syslog = { .address = (char *)"/run/log" };
+	struct reporter_options o = { .sink = SINK_AUTO, .queue = 64, .syslog = &syslog };
 	struct reporter *r = NULL;
 	struct reporter_stats s;
 	_cleanup_close_ int fd = -1;

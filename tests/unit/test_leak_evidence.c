@@ -165,7 +165,7 @@ TEST(many_sites_that_are_each_too_sparse)
 	/* Each has something in three or four of eight epochs, and that of the coarsest ones. */
 	EXPECT_EQ(grow_in_turn(BY_STACK, 20, NULL), 0);
 	EXPECT_EQ(grow_in_turn(BY_PROCESS, 20, &r), 1);
-	EXPECT_EQ(r.sites_len, REPORT_SITES_MAX);
+	EXPECT_EQ(r.sites_len, REPORT_LEAK_SITES_MAX);
 	EXPECT(r.doubts & (1u << LEAK_DOUBT_SPREAD));
 	EXPECT(r.growth_sites_bytes >= 30 * MIB);
 	/* One site for all: found either way, and no doubt about where. */

@@ -220,9 +220,11 @@ TEST(unit_is_the_system_unit_or_that_of_the_user)
 
 TEST(where_it_runs_and_what_it_says)
 {
-	static const char *const keys[] = { "slice", "pod", "slurm_job", "runtime", "parent", "tag" };
+	static const char *const keys[] = { "slice", "pod", "slurm_job", "runtime", "parent", "tag", "pod_name",
+					    "pod_namespace", "container_name" };
 	_cleanup_(identity_unrefp) struct identity *id = trainer();
-	char **const texts[] = { &id->slice, &id->pod, &id->slurm_job, &id->runtime, &id->parent, &id->tag };
+	char **const texts[] = { &id->slice, &id->pod, &id->slurm_job, &id->runtime, &id->parent, &id->tag, &id->pod_name,
+				 &id->pod_namespace, &id->container_name };
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		char mine[64], other[64], any[64];

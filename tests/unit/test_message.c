@@ -157,6 +157,17 @@ TEST(user_unit_says_more_than_the_manager)
 	EXPECT_LINE(r, "python3[4711] jupyter.service holds 41.2 GiB on GPU 0, over 40 GiB (rule process-quota)");
 }
 
+TEST(a_pod_says_more_than_the_unit_of_its_container)
+{
+	struct report *r = make_report(REPORT_LIVE_BYTES);
+
+	free(r->id->unit);
+	r->id->unit = make_str("cri-containerd-0123.scope");
+	r->id->pod_namespace = make_str("ml");
+	r->id->pod_name = make_str("trainer-0");
+	EXPECT_LINE(r, "python3[4711] ml/trainer-0 holds 41.2 GiB on GPU 0, over 40 GiB (rule process-quota)");
+}
+
 TEST(single_alloc)
 {
 	struct report *r = make(REPORT_SINGLE_ALLOC, STATE_FIRING, VALUE_BYTES, GIB(18), GIB(16), "huge-alloc");

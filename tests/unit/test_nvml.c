@@ -275,7 +275,7 @@ TEST(libraries_that_refuse)
 	EXPECT_EQ(nvml_open(no_driver.path, &n, &reason), -ENODEV);
 	EXPECT_STR(reason, "Driver Not Loaded");
 	ASSERT(nvml_library_new(&mismatch, "-DV3 -DINIT=18"));
-	EXPECT_EQ(nvml_open(mismatch.path, &n, &reason), -EIO);
+	EXPECT_EQ(nvml_open(mismatch.path, &n, &reason), -EPROTO);
 	EXPECT_STR(reason, "Unknown Error");
 	ASSERT(nvml_library_new(&no_uuid, "-DV3 -DNO_UUID"));
 	EXPECT_EQ(nvml_open(no_uuid.path, &n, &reason), -EIO);

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "drm_make.h"
-#include "nvml_make.h"
+#include "nvml_stand_in.h"
 
 static bool wait_for_snapshot(struct nvml_watch *w)
 {
@@ -168,16 +168,147 @@ TEST(drm_alone)
 	_cleanup_(nvml_watch_freep) struct nvml_watch *w = NULL;
 	struct gpu_snapshot s = { 0 };
 
-	ASSERT(drm_root_new(&d) && drm_root_card(&d, "card0", "0000:03:00.0", "amdgpu"));
+	ASSERT(drm_root_new(&d) && drm_root_card(&d, "card0", "0000:03:00.0", "amdgpu") &&
+	       drm_root_text(&d, "37\n", "sys/devices/0000:03:00.0/gpu_busy_percent") &&
+	       drm_root_link(&d, "/dev/dri/card0", "proc/30/fd/5") &&
+	       drm_root_text(&d,
+			     "drm-driver:\tamdgpu\ndrm-client-id:\t1\ndrm-pdev:\t0000:03:00.0\ndrm-resident-vram:\t1 KiB\n"
+			     "drm-engine-compute:\t5 ns\n",
+			     "proc/30/fdinfo/5"));
 	ASSERT(nvml_watch_new_at("/nonexistent/libnvidia-ml.so.1", d.proc, d.sys, 50 * NSEC_PER_MSEC, &w) == 0);
 	for (int i = 0; i < 3; i++) {
 		ASSERT(wait_for_snapshot(w));
 		ASSERT(nvml_watch_take(w, &s) == 1);
 		EXPECT_EQ(s.device_count, 1);
+		EXPECT_EQ(s.devices[0].busy_percent, 37);
+		ASSERT(s.process_count == 1);
+		EXPECT_EQ(s.processes[0].sm_percent, i == 0 ? UINT32_MAX : 0);
 		EXPECT(s.is_complete);
 		gpu_snapshot_done(&s);
 	}
 	EXPECT_STR(nvml_watch_status(w), "NVML: libnvidia-ml.so.1 not found; DRM: 1 amdgpu device");
+}
+
+/* How many snapshots come within that time. */
+static int count_rounds(struct nvml_watch *w, uint64_t for_ns)
+{
+	uint64_t until_ns = clock_monotonic_ns() + for_ns, now;
+	struct pollfd p = { .fd = nvml_watch_fd(w), .events = POLLIN };
+	int n = 0;
+
+	while ((now = clock_monotonic_ns()) < until_ns) {
+		struct gpu_snapshot s = { 0 };
+
+		(void)poll(&p, 1, (int)((until_ns - now) / NSEC_PER_MSEC) + 1);
+		n += nvml_watch_take(w, &s);
+		gpu_snapshot_done(&s);
+	}
+	return n;
+}
+
+/* Rounds come faster for a while, but never faster than asked for, however often. */
+TEST(hurrying)
+{
+	_cleanup_(nvml_library_done) struct nvml_library f = { 0 };
+	_cleanup_(nvml_watch_freep) struct nvml_watch *w = NULL;
+	int n;
+
+	ASSERT(nvml_library_new(&f, "-DV3"));
+	ASSERT(nvml_watch_new_at(f.path, "/proc", "/nonexistent", 3600 * NSEC_PER_SEC, &w) == 0);
+	EXPECT_EQ(count_rounds(w, 250 * NSEC_PER_MSEC), 1);
+	/* The last round is longer ago than that: one comes at once, then one each 150 ms, as long as somebody looks. */
+	nvml_watch_hurry(w, 150 * NSEC_PER_MSEC, 400 * NSEC_PER_MSEC);
+	n = count_rounds(w, 100 * NSEC_PER_MSEC);
+	EXPECT_EQ(n, 1);
+	n = count_rounds(w, 600 * NSEC_PER_MSEC);
+	EXPECT(n >= 1 && n <= 3);
+	EXPECT_EQ(count_rounds(w, 200 * NSEC_PER_MSEC), 0);
+	/* Who asks all the time, or for more than there may be, gets no more. */
+	n = 0;
+	for (int i = 0; i < 40; i++) {
+		nvml_watch_hurry(w, 1, NSEC_PER_SEC);
+		n += count_rounds(w, 10 * NSEC_PER_MSEC);
+	}
+	EXPECT(n >= 2 && n <= 6);
+	/* Who asks for less takes nothing from others. */
+	nvml_watch_hurry(w, 3600 * NSEC_PER_SEC, NSEC_PER_SEC);
+	n = count_rounds(w, 400 * NSEC_PER_MSEC);
+	EXPECT(n >= 2 && n <= 6);
+}
+
+/* Where there is no driver, each try costs: it is tried as seldom as ever. */
+TEST(hurrying_with_no_driver)
+{
+	_cleanup_(nvml_library_done) struct nvml_library f = { 0 };
+	_cleanup_(nvml_watch_freep) struct nvml_watch *w = NULL;
+	char aside[160];
+
+	ASSERT(nvml_library_new(&f, "-DV3"));
+	(void)snprintf(aside, sizeof(aside), "%s.aside", f.path);
+	ASSERT(rename(f.path, aside) == 0);
+	ASSERT(nvml_watch_new_at(f.path, "/proc", "/nonexistent", NSEC_PER_SEC, &w) == 0);
+	ASSERT(wait_for_status(w, "NVML: libnvidia-ml.so.1 not found"));
+	ASSERT(rename(aside, f.path) == 0);
+	nvml_watch_hurry(w, 1, NSEC_PER_SEC);
+	EXPECT_EQ(count_rounds(w, 300 * NSEC_PER_MSEC), 0);
+	EXPECT_STR(nvml_watch_status(w), "NVML: libnvidia-ml.so.1 not found");
+}
+
+/* Of the next snapshot that has, or has not, how busy card 0 is; *ret_used: what this process holds. */
+static uint32_t next_busy(struct nvml_watch *w, bool is_known, uint64_t *ret_used)
+{
+	uint32_t busy = UINT32_MAX;
+
+	for (int i = 0; i < 100; i++) {
+		struct gpu_snapshot s = { 0 };
+
+		if (!wait_for_snapshot(w))
+			break;
+		if (!nvml_watch_take(w, &s))
+			continue;
+		busy = s.device_count > 0 ? s.devices[0].busy_percent : 0;
+		*ret_used = used_by(&s, (uint32_t)getpid());
+		gpu_snapshot_done(&s);
+		if ((busy != UINT32_MAX) == is_known)
+			break;
+	}
+	return busy;
+}
+
+/* How busy the cards are comes with their memory; where that takes long, memory comes in time and without. */
+TEST(slow_figures)
+{
+	_cleanup_(stand_in_done) struct stand_in f = { 0 };
+	_cleanup_(nvml_watch_freep) struct nvml_watch *w = NULL;
+	struct gpu_snapshot s = { 0 };
+	uint64_t start_ns, used = 0;
+
+	/* Memory alone is not given out while the rest may still come. */
+	ASSERT(stand_in_new(&f, 1 << 20, 0) && stand_in_figures(&f, "busy=37 busy_delay_ms.1=300\n"));
+	ASSERT(nvml_watch_new_at(f.lib.path, "/proc", "/nonexistent", 3600 * NSEC_PER_SEC, &w) == 0);
+	EXPECT_EQ(count_rounds(w, 150 * NSEC_PER_MSEC), 0);
+	EXPECT(!nvml_watch_take(w, &s));
+	EXPECT_EQ(next_busy(w, true, &used), 37);
+	EXPECT_EQ(used, 1 << 20);
+	EXPECT_STR(nvml_watch_status(w), "NVML: 2 devices");
+	nvml_watch_free(TAKE_PTR(w));
+	ASSERT(nvml_watch_new_at(f.lib.path, "/proc", "/nonexistent", 300 * NSEC_PER_MSEC, &w) == 0);
+
+	ASSERT(stand_in_figures(&f, "busy=50 busy_delay_ms.1=160"));
+	(void)next_busy(w, false, &used);
+	start_ns = clock_monotonic_ns();
+	EXPECT(wait_for_status(w, "NVML: 2 devices; utilization: slow answers"));
+	/* Some time without the question, then it is asked again. */
+	ASSERT(stand_in_figures(&f, "busy=60"));
+	EXPECT_EQ(next_busy(w, true, &used), 60);
+	EXPECT(clock_monotonic_ns() - start_ns > NSEC_PER_SEC);
+	EXPECT_STR(nvml_watch_status(w), "NVML: 2 devices");
+
+	/* One that does not come back: the memory that was read before is there nevertheless. */
+	ASSERT(stand_in_figures(&f, "busy_delay_ms=20000"));
+	used = 0;
+	EXPECT(next_busy(w, false, &used) == UINT32_MAX);
+	EXPECT_EQ(used, 1 << 20);
 }
 
 TEST_MAIN()

@@ -212,6 +212,75 @@ TEST(blocks)
 	world_done(&w);
 }
 
+/* A call that frees returns after another thread was given the address: both count until then, and it ends the older. */
+TEST(a_free_that_comes_after_the_next_block_at_the_address)
+{
+	const struct process *p;
+	struct world w;
+
+	world_init(&w);
+	w.o.has_ticks = true;
+	world_new(&w, QUOTA);
+	EXPECT_EQ(alloc(&w, 0, 1, MIB, 0), 0);
+	p = process(&w, 7);
+	ASSERT(p);
+	EXPECT_EQ(alloc(&w, 1, 1, 4 * MIB, 0), 0);
+	EXPECT_EQ(p->live_bytes, 5 * MIB);
+	EXPECT_EQ(alloc(&w, 2, 1, 16 * MIB, 0), 0);
+	EXPECT_EQ(p->live_bytes, 21 * MIB);
+	EXPECT_EQ(release(&w, 3, 1), 0);
+	EXPECT_EQ(p->live_bytes, 20 * MIB);
+	EXPECT_EQ(release(&w, 4, 1), 0);
+	EXPECT_EQ(p->live_bytes, 16 * MIB);
+	/* One whose free never comes, beside: it is taken to be over after two ticks, and others are left alone. */
+	EXPECT_EQ(alloc(&w, 5, 2, MIB, 0), 0);
+	EXPECT_EQ(alloc(&w, 6, 2, 2 * MIB, 0), 0);
+	EXPECT_EQ(feed(&w, (struct trace_item){ .type = TRACE_TICK, .time_ns = SEC }), 0);
+	EXPECT_EQ(p->live_bytes, 19 * MIB);
+	EXPECT_EQ(stats(&w).replaced, 0);
+	EXPECT_EQ(alloc(&w, SEC + 1, 1, 32 * MIB, 0), 0);
+	EXPECT_EQ(feed(&w, (struct trace_item){ .type = TRACE_TICK, .time_ns = 2 * SEC }), 0);
+	EXPECT_EQ(stats(&w).replaced, 1);
+	EXPECT_EQ(p->live_bytes, 50 * MIB);
+	EXPECT_EQ(release(&w, 2 * SEC + 1, 2), 0);
+	EXPECT_EQ(release(&w, 2 * SEC + 1, 1), 0);
+	EXPECT_EQ(release(&w, 2 * SEC + 1, 1), 0);
+	EXPECT_EQ(p->live_bytes, 0);
+	EXPECT_EQ(stats(&w).unknown_frees, 0);
+	/* An end leaves none of them behind. */
+	EXPECT_EQ(alloc(&w, 2 * SEC + 2, 1, MIB, 0), 0);
+	EXPECT_EQ(alloc(&w, 2 * SEC + 3, 1, MIB, 0), 0);
+	EXPECT_EQ(feed(&w, (struct trace_item){ .type = TRACE_EXIT, .pid = 7, .time_ns = 2 * SEC + 4 }), 0);
+	EXPECT_EQ(feed(&w, (struct trace_item){ .type = TRACE_TICK, .time_ns = 9 * SEC }), 0);
+	EXPECT_EQ(stats(&w).replaced, 1);
+	world_done(&w);
+}
+
+/* A file that has thousands of blocks at one address, and ticks: they do not pile up, each line takes its time alone. */
+TEST(blocks_that_pile_up_at_an_address)
+{
+	const struct process *p;
+	struct world w;
+
+	world_init(&w);
+	w.o.has_ticks = true;
+	world_new(&w, QUOTA);
+	for (uint64_t i = 0; i < 20; i++)
+		EXPECT_EQ(alloc(&w, i, 1, MIB, 0), 0);
+	p = process(&w, 7);
+	ASSERT(p);
+	EXPECT_EQ(p->live_bytes, 16 * MIB);
+	EXPECT_EQ(stats(&w).replaced, 4);
+	for (uint64_t i = 0; i < 200000; i++)
+		(void)alloc(&w, 20 + i, 1, MIB, 0);
+	EXPECT_EQ(feed(&w, (struct trace_item){ .type = TRACE_TICK, .time_ns = SEC }), 0);
+	EXPECT_EQ(feed(&w, (struct trace_item){ .type = TRACE_TICK, .time_ns = 2 * SEC }), 0);
+	EXPECT_EQ(p->live_bytes, MIB);
+	EXPECT_EQ(release(&w, 2 * SEC + 1, 1), 0);
+	EXPECT_EQ(p->live_bytes, 0);
+	world_done(&w);
+}
+
 TEST(lives_of_a_pid)
 {
 	struct world w;

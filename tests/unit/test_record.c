@@ -143,7 +143,7 @@ TEST(tags)
 		rec = build(r, NULL, false);
 		ASSERT(rec);
 		EXPECT_SOUND(rec);
-		if (is_incident || event == REPORT_COVERAGE)
+		if (event <= REPORT_PROCESS_EXIT)
 			EXPECT_STR(record_get(rec, "GPUXRAY_TAG"), "team\\x0a\\xff");
 		else
 			EXPECT(!record_get(rec, "GPUXRAY_TAG"));
@@ -383,6 +383,7 @@ TEST(hostile_strings)
 			set(&r->rule, h);
 			set(&r->runbook, h);
 			set(&r->device_uuid, h);
+			set(&r->device_peaks, h);
 			set(&r->text, h);
 			set(&r->scope_key, h);
 			set(&st->frames[0].text, h);

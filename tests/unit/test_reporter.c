@@ -122,6 +122,27 @@ TEST(a_crowd_is_held_back_and_the_critical_one_gets_through)
 	EXPECT_STR(j.last, "11940 records held back within a minute, over the budget of 60 a minute: 11940 warning");
 }
 
+/* Who looks at incidents and the daemon's own records alone must see that others are missing. */
+TEST(the_history_does_not_tell_of_others)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 1);
+
+	ASSERT(r);
+	push(r, SEVERITY_WARNING);
+	EXPECT(settle(r));
+	push(r, SEVERITY_WARNING); /* over the budget */
+	for (int event = REPORT_SAMPLE; event <= REPORT_SITE; event++)
+		reporter_push(r, make_report((enum report_event)event));
+	EXPECT(settle(r));
+	EXPECT_EQ(j.len, 4);
+	EXPECT_EQ(j.suppressed, 0);
+	reporter_push(r, make_report(REPORT_HEALTH));
+	EXPECT(settle(r));
+	EXPECT_EQ(j.suppressed, 1);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+}
+
 /* A thread that never comes back from its write does not keep the daemon from ending. */
 TEST(stuck_writer_is_abandoned)
 {
@@ -152,23 +173,183 @@ TEST(stuck_writer_is_abandoned)
 	EXPECT_EQ(j.len, 1);
 }
 
-TEST(failed_writes_are_told_afterwards)
+/* What can never be written holds up nobody and is told of. */
+TEST(hopeless_records_are_dropped_at_once)
+{
+	static const int errors[] = { -EMSGSIZE, -ENOMEM };
+
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		struct journal j = JOURNAL_INIT;
+		struct reporter *r = start(&j, 256, 0);
+		struct reporter_stats s;
+
+		ASSERT(r);
+		journal_fail(&j, 5, errors[i]);
+		for (int k = 0; k < 7; k++)
+			push(r, SEVERITY_WARNING);
+		EXPECT(settle(r));
+		reporter_stats(r, &s);
+		EXPECT_EQ(s.failed, 5);
+		EXPECT_EQ(s.written, 2);
+		EXPECT_EQ(j.attempts, 7);
+		EXPECT_EQ(j.suppressed, 5);
+		EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	}
+}
+
+/* Longer than the queue is: the least important are missing, and how many is told. */
+TEST(long_outage_loses_the_least_important)
 {
 	struct journal j = JOURNAL_INIT;
-	struct reporter *r = start(&j, 256, 0);
+	struct reporter *r = start(&j, 16, 0);
 	struct reporter_stats s;
+	uint64_t before;
 
 	ASSERT(r);
-	/* The first is tried 21 times in a second, those behind it once each. */
-	j.failures = 21 + 4;
-	for (int i = 0; i < 7; i++)
-		push(r, SEVERITY_WARNING);
+	journal_fail(&j, UINT64_MAX, 0);
+	push(r, SEVERITY_WARNING);
+	journal_wait_attempts(&j, 1);
+	before = clock_monotonic_ns();
+	for (int i = 0; i < 300; i++)
+		push(r, i % 100 == 50 ? SEVERITY_CRITICAL : SEVERITY_NOTICE);
+	EXPECT(clock_monotonic_ns() - before < NSEC_PER_SEC);
+	journal_wait_attempts(&j, 3);
+	reporter_stats(r, &s);
+	EXPECT_EQ(s.written, 0);
+	EXPECT_EQ(s.failed, 0);
+	journal_fail(&j, 0, 0);
 	EXPECT(settle(r));
 	reporter_stats(r, &s);
-	EXPECT_EQ(s.failed, 5);
-	EXPECT_EQ(s.written, 2);
-	EXPECT_EQ(j.suppressed, 5);
+	EXPECT_EQ(j.critical, 3);
+	EXPECT(j.len >= 17 && j.len <= 33);
+	EXPECT_EQ(j.len + j.suppressed, 301);
+	EXPECT_EQ(s.dropped, j.suppressed);
+	EXPECT_EQ(s.failed, 0);
 	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.wrong, 0);
+}
+
+static void *push_one(void *userdata)
+{
+	push(userdata, SEVERITY_WARNING);
+	return NULL;
+}
+
+/* That the receiver is away is said in the log, which may be as stuck: nobody who reports waits for that. */
+TEST(stuck_log)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 16, 0);
+	int log[2], kept = dup(STDERR_FILENO), err;
+	struct timespec end;
+	char block[4096] = {};
+	pthread_t pusher;
+
+	ASSERT(r && kept >= 0 && pipe(log) == 0 && fcntl(log[1], F_SETFL, O_NONBLOCK) == 0);
+	while (write(log[1], block, sizeof(block)) > 0)
+		;
+	(void)fcntl(log[1], F_SETFL, 0);
+	(void)dup2(log[1], STDERR_FILENO);
+	journal_fail(&j, UINT64_MAX, 0);
+	push(r, SEVERITY_WARNING);
+	/* An outage is told of after a second: tries come after 50, 100, 200, 400 and 800 ms. */
+	journal_wait_attempts(&j, 6);
+	(void)usleep(100000);
+	ASSERT(pthread_create(&pusher, NULL, push_one, r) == 0);
+	(void)clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec++;
+	err = pthread_timedjoin_np(pusher, NULL, &end);
+	journal_fail(&j, 0, 0);
+	(void)dup2(kept, STDERR_FILENO);
+	while (read(log[0], block, sizeof(block)) == sizeof(block))
+		;
+	if (err != 0)
+		(void)pthread_join(pusher, NULL);
+	EXPECT_EQ(err, 0);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	(void)close(kept);
+	(void)close(log[0]);
+	(void)close(log[1]);
+	EXPECT_EQ(j.len, 2);
+}
+
+/* After some failures the next try is far away; a reload does not wait for it. */
+TEST(reload_tries_at_once)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 16, 0);
+	uint64_t before;
+
+	ASSERT(r);
+	journal_fail(&j, UINT64_MAX, 0);
+	push(r, SEVERITY_WARNING);
+	journal_wait_attempts(&j, 4); /* the next comes after 0.4 s */
+	journal_fail(&j, 0, 0);
+	before = clock_monotonic_ns();
+	push(r, SEVERITY_WARNING); /* which alone is no reason to try again */
+	(void)usleep(50000);
+	EXPECT_EQ(j.attempts, 4);
+	reporter_reopen(r);
+	journal_wait_attempts(&j, 6);
+	EXPECT(clock_monotonic_ns() - before < 300 * NSEC_PER_MSEC);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.len, 2);
+}
+
+TEST(own_records_say_how_many_were_written_before)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 16, 0);
+
+	ASSERT(r);
+	/* Held for a while, during which it is built; others are written before it. */
+	journal_fail(&j, 2, 0);
+	for (int i = 0; i < 4; i++) {
+		push(r, SEVERITY_WARNING);
+		reporter_push(r, make_report(REPORT_HEALTH));
+	}
+	EXPECT(settle(r));
+	journal_fail(&j, 1, -EMSGSIZE);
+	push(r, SEVERITY_WARNING);
+	reporter_push(r, make_report(REPORT_STOP));
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.len, 9);
+	EXPECT_EQ(j.own, 5);
+	EXPECT_EQ(j.wrong_count, 0);
+	EXPECT_EQ(j.wrong, 0);
+}
+
+/* The history makes room for incidents and for the daemon's own, and takes nothing of their budget. */
+TEST(history_pushes_out_nothing)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 16, 20);
+	uint64_t left;
+
+	ASSERT(r);
+	journal_stall(&j, true);
+	push(r, SEVERITY_WARNING);
+	journal_wait_stuck(&j);
+	for (int i = 0; i < 300; i++) {
+		reporter_push(r, make_report(REPORT_SAMPLE));
+		if (i % 100 == 0) {
+			push(r, SEVERITY_INFO);
+			push(r, SEVERITY_CRITICAL);
+			reporter_push(r, make_report(REPORT_HEALTH));
+		}
+	}
+	for (int i = 0; i < 300; i++)
+		reporter_push(r, make_report(i % 2 ? REPORT_SITE : REPORT_PROCESS_EXIT));
+	journal_stall(&j, false);
+	left = reporter_stop(r, TIMEOUT);
+	/* The very last one may have found no room, and no record comes that could tell of it. */
+	EXPECT(left <= 1);
+	EXPECT_EQ(j.incidents, 7);
+	EXPECT_EQ(j.critical, 3);
+	EXPECT_EQ(j.own, 3);
+	EXPECT(j.len > 10);
+	EXPECT_EQ(j.len + j.suppressed + left, 1 + 300 + 9 + 300);
+	EXPECT_EQ(j.wrong_count, 0);
 }
 
 TEST(short_outage_loses_nothing)
@@ -177,7 +358,7 @@ TEST(short_outage_loses_nothing)
 	struct reporter *r = start(&j, 256, 0);
 
 	ASSERT(r);
-	j.failures = 5;
+	j.failures = 3;
 	for (int i = 0; i < 7; i++)
 		push(r, SEVERITY_WARNING);
 	EXPECT(settle(r));
@@ -186,16 +367,34 @@ TEST(short_outage_loses_nothing)
 	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
 }
 
-TEST(what_could_never_be_written_is_returned)
+TEST(stop_outlasts_a_short_outage)
 {
 	struct journal j = JOURNAL_INIT;
 	struct reporter *r = start(&j, 256, 0);
 
 	ASSERT(r);
-	j.failures = UINT64_MAX;
+	journal_fail(&j, 5, 0);
 	for (int i = 0; i < 7; i++)
 		push(r, SEVERITY_WARNING);
-	EXPECT_EQ(reporter_stop(r, TIMEOUT), 7);
+	EXPECT_EQ(reporter_stop(r, TIMEOUT), 0);
+	EXPECT_EQ(j.len, 7);
+}
+
+TEST(what_could_never_be_written_is_returned)
+{
+	struct journal j = JOURNAL_INIT;
+	struct reporter *r = start(&j, 256, 0);
+	uint64_t before;
+
+	ASSERT(r);
+	journal_fail(&j, UINT64_MAX, 0);
+	for (int i = 0; i < 7; i++)
+		push(r, SEVERITY_WARNING);
+	before = clock_monotonic_ns();
+	log_set_max(3);
+	EXPECT_EQ(reporter_stop(r, 300 * NSEC_PER_MSEC), 7);
+	log_set_max(6);
+	EXPECT(clock_monotonic_ns() - before < NSEC_PER_SEC);
 	EXPECT_EQ(j.len, 0);
 }
 
@@ -274,11 +473,13 @@ static int listen_at(const char *path)
 /* No journal: syslog; no syslog either: JSON lines; and a reload looks again. */
 TEST(sinks_that_stand_in)
 {
+	char path[64];
+	const struct syslog_settings syslog = { .facility = SYSLOG_FACILITY_DAEMON, .address = path };
 	struct reporter_options o = { .sink = SINK_AUTO, .queue = 16, .journal_socket = "/nonexistent/journal",
-				      .syslog_socket = "/nonexistent/log" };
+				      .syslog = &syslog };
 	struct reporter *r = NULL;
 	struct reporter_stats s;
-	char path[64], buf[8192];
+	char buf[8192];
 	int out[2], fd;
 	ssize_t n;
 
@@ -286,7 +487,6 @@ TEST(sinks_that_stand_in)
 	(void)unlink(path);
 	ASSERT(pipe2(out, O_CLOEXEC) == 0);
 	o.out_fd = out[1];
-	o.syslog_socket = path;
 	log_set_max(3);
 	ASSERT(reporter_new(&o, &r) == 0);
 	reporter_stats(r, &s);
@@ -332,7 +532,7 @@ TEST(broken_pipe)
 	(void)close(out[0]);
 	push(r, SEVERITY_WARNING);
 	push(r, SEVERITY_WARNING);
-	EXPECT_EQ(reporter_stop(r, TIMEOUT), 2);
+	EXPECT_EQ(reporter_stop(r, 100 * NSEC_PER_MSEC), 2);
 	log_set_max(6);
 	(void)close(out[1]);
 }

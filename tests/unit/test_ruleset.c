@@ -267,7 +267,8 @@ TEST(odd_numbers_survive_printing)
 		"kind = \"alloc_rate\"; fire_above = \"7B/h\"; escalate = { above = \"8B/h\"; severity = \"error\"; };",
 		"kind = \"orphan\"; escalate = { severity = \"warning\"; after = \"1d\"; };",
 		"kind = \"orphan\"; inhibits = [];",
-		"kind = \"orphan\"; match = { slice = \"^a\"; pod = \"b\"; slurm_job = \"^12(\\\\.|$)\"; runtime = \"c\";"
+		"kind = \"orphan\"; match = { slice = \"^a\"; pod = \"b\"; pod_name = \"^t\"; pod_namespace = \"^ml$\";"
+		" container_name = \"^m$\"; slurm_job = \"^12(\\\\.|$)\"; runtime = \"c\";"
 		" parent = \"^d$\"; tag = [ \"^e\", \"^f\" ]; };",
 	};
 

@@ -185,7 +185,8 @@ static const struct {
 	{ "kind = \"alloc_failure\"; except = ( 1 );", "except needs a group: { key = value; ... }" },
 	{ "kind = \"alloc_failure\"; message = \"%{command}\";",
 	  "unknown name in message \"command\": known are comm, pid, value, limit, rule, severity, incident, user, uid, "
-	  "unit, slice, cgroup, container, pod, slurm_job, tag, exe, scope, scope_key, device, device_used, "
+	  "unit, slice, cgroup, container, pod, pod_name, pod_namespace, container_name, slurm_job, tag, exe, scope, scope_key, "
+	  "device, device_used, "
 	  "device_total, live, peak, host, driver, untracked, baseline, growth, leaked, full_in, confidence, age, "
 	  "condition, function, error" },
 	{ "kind = \"alloc_failure\"; message = \"%{pdi} died\";", "unknown name in message \"pdi\": did you mean "

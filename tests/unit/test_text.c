@@ -89,7 +89,7 @@ TEST(json)
 
 	strbuf_addc(&sb, '{');
 	json_u64(&sb, "a", UINT64_MAX);
-	json_str(&sb, "b", "x\"y\\z\n\t\x01\x7f \xc3\xb6 \xff");
+	json_str(&sb, "b", "x\"y\\z\n\t\x01\x7f \xc3\xb6 \xff\xc2\x9b\xe2\x80\xae");
 	json_str(&sb, "c", NULL);
 	json_bool(&sb, "d", 1);
 	json_bool(&sb, "e", 0);
@@ -102,7 +102,7 @@ TEST(json)
 	json_str(&sb, "{", "[");
 	strbuf_adds(&sb, "}}");
 	EXPECT_STR(strbuf_str(&sb),
-		   "{\"a\":18446744073709551615,\"b\":\"x\\\"y\\\\z\\n\\u0009\\u0001\\u007f \xc3\xb6 \xef\xbf\xbd\","
+		   "{\"a\":18446744073709551615,\"b\":\"x\\\"y\\\\z\\n\\u0009\\u0001\\u007f \xc3\xb6 \xef\xbf\xbd\\u009b\\u202e\","
 		   "\"c\":null,\"d\":true,\"e\":false,\"f\":[\"\"],\"g\":{\"{\":\"[\"}}");
 }
 

@@ -57,7 +57,8 @@ TEST(shortest_line_of_each_event)
 	EXPECT_SAME("1 7 identity");
 	EXPECT_SAME("1 7 identity comm=python3 exe=/usr/bin/python3 cmdline=python3%20train.py%20--lr=0.1 user=ci uid=0 "
 		    "cgroup=/a unit=train.service user_unit=u slice=s container=c runtime=docker pod=p slurm_job=12.0 "
-		    "parent=bash ppid=1 inner_pid=2 start_ticks=1844674407370 tag=nightly");
+		    "parent=bash ppid=1 inner_pid=2 start_ticks=1844674407370 tag=nightly pod_name=trainer-0 pod_namespace=ml "
+		    "container_name=main");
 	EXPECT_SAME("1 7 ordinal device=0 uuid=GPU-1");
 	EXPECT_SAME("1 7 driver bytes=?");
 	EXPECT_SAME("1 7 driver device=GPU-1 bytes=12 older=1");

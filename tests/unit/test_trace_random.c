@@ -75,12 +75,10 @@ static void random_identity(struct trace_item *it)
 
 	if (!id)
 		abort();
-	char **const texts[] = { &id->comm,	 &id->exe,	 &id->cmdline, &id->user, &id->cgroup, &id->unit, &id->user_unit,
-				 &id->container, &id->runtime, &id->pod,     &id->slice, &id->slurm_job, &id->parent,
-				 &id->tag };
+	char **text;
 
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		*texts[i] = random_text();
+	for (size_t i = 0; (text = identity_text(id, i)); i++)
+		*text = random_text();
 	id->uid = (uint32_t)random_number(UINT32_MAX);
 	id->ppid = (uint32_t)random_number(UINT32_MAX);
 	id->inner_pid = (uint32_t)random_number(UINT32_MAX);

@@ -67,6 +67,9 @@ static inline const char *identity_difference(const struct identity *a, const st
 	TEXT_DIFFERS(a, b, slurm_job);
 	TEXT_DIFFERS(a, b, parent);
 	TEXT_DIFFERS(a, b, tag);
+	TEXT_DIFFERS(a, b, pod_name);
+	TEXT_DIFFERS(a, b, pod_namespace);
+	TEXT_DIFFERS(a, b, container_name);
 	DIFFERS(a, b, uid);
 	DIFFERS(a, b, ppid);
 	DIFFERS(a, b, inner_pid);
