@@ -24,8 +24,9 @@
 #define RESOLVE_SLICE_NS (50 * NSEC_PER_MSEC)
 /* Of our own, where the caller shares none. */
 #define OBJECTS_MAX 512
-/* Files of the traced that no stack lay in for so long are closed: they keep disk space and mounts busy. */
-#define TRIM_IDLE_NS (3600 * NSEC_PER_SEC)
+/* Files of the traced that no stack lay in for so long are closed: they keep disk space (of images and builds that were
+ * deleted since) and mounts busy. What is needed again is opened again, by map_files where its process lives. */
+#define TRIM_IDLE_NS (600 * NSEC_PER_SEC)
 #define TRIM_INTERVAL_NS (60 * NSEC_PER_SEC)
 /* A receiver that restarts is back within moments. One that stays away is asked less and less often, and told of. */
 #define RETRY_MIN_NS (50 * NSEC_PER_MSEC)

@@ -476,7 +476,7 @@ def comment(text):
 def main():
     """Runs the tests of this file, or those whose name has a word of the command line in it; prints TAP."""
     if os.environ.get(INSIDE) != "inside":
-        only = os.path.basename(sys.argv[0])
+        only = os.path.realpath(sys.argv[0])
         os.execv(HERE + "/run", [HERE + "/run", only, *sys.argv[1:]])
     signal.signal(signal.SIGALRM, on_alarm)
     failed = n = 0
