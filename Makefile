@@ -182,8 +182,27 @@ check-vm: all fake
 check-all: check
 	$(Q)$(MAKE) check-vm
 
-bench: all fake $(O)/tests/bench/journal_tail $(O)/tests/bench/rules
-	$(Q)tests/bench/run
+# What gpuxray is compared with. Without libunwind one of them is missing, and its row says so.
+BENCH_LIBS := $(addprefix $(O)/tests/bench/,preload.so malloc_shim.so $(shell $(PKG_CONFIG) --exists libunwind && echo preload_unwind.so))
+
+$(O)/tests/bench/preload_unwind.so: BENCH_USES = -DWITH_LIBUNWIND $(shell $(PKG_CONFIG) --cflags --libs libunwind)
+$(O)/tests/bench/preload_unwind.so: tests/bench/preload.c
+$(O)/tests/bench/preload.so: tests/bench/preload.c
+$(O)/tests/bench/malloc_shim.so: tests/bench/malloc_shim.c
+$(BENCH_LIBS):
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE $(WARN) $(if $(WERROR),-Werror) -O2 -g -fno-builtin -fno-omit-frame-pointer -pthread \
+		-shared -fPIC $< $(BENCH_USES) -ldl -o $@
+
+# BENCH=full: beside others and at scale, 15 minutes, renews contrib/doc/bench.md. BENCH=quick: the same in 3 minutes, fewer
+# rounds and points, no page. BENCH=own: the figures of the README. Needs `tests/install-packages bench`.
+BENCH ?= full
+BENCH_full := --page contrib/doc compare scale
+BENCH_quick := --quick compare scale
+BENCH_own := pair stacks daemon latency memory limits rules
+
+bench: all fake $(O)/tests/bench/journal_tail $(O)/tests/bench/rules $(BENCH_LIBS)
+	$(Q)tests/bench/run $(or $(BENCH_$(BENCH)),$(error BENCH is full, quick or own))
 
 # How good the leak rules are: generated programs and recordings of real ones, through the shipped rules.
 LEAK := $(patsubst tests/leak/%.c,$(O)/tests/leak/%.o,$(wildcard tests/leak/*.c))
