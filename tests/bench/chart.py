@@ -30,6 +30,8 @@ class Axis:
         return self.begin + part * (self.end - self.begin)
 
     def ticks(self):
+        if self.high - self.low == 1:
+            return [10.0 ** self.low * n for n in (1, 2, 5, 10)]
         step = max(1, (self.high - self.low) // 5)
         return [10.0 ** e for e in range(self.low, self.high + 1, step)]
 
@@ -89,7 +91,7 @@ def bars(title, unit, rows):
     return document(PLOT + RIGHT, bottom + 46, title, parts)
 
 
-PANEL_W, PANEL_H, LEFT, TOP = 390, 250, 56, 40
+PANEL_W, PANEL_H, LEFT, TOP = 390, 266, 56, 56
 
 
 def one_panel(panel, left, top):
@@ -106,12 +108,14 @@ def one_panel(panel, left, top):
         parts += [line(x.begin, y.place(tick), x.end, y.place(tick), "g"),
                   text(x.begin - 6, y.place(tick) + 4, short(tick), "e d")]
     parts.append("</g>")
-    at = x.begin
+    at, row = x.begin, top + 32
     for n, s in enumerate(panel["series"]):
-        style = s.get("style", n) % 4
-        parts.append(f'<rect x="{at:.1f}" y="{top + 32}" width="10" height="10" class="c{style}"/>')
-        parts.append(text(at + 14, top + 41, s["name"]))
-        at += 26 + 6.4 * len(s["name"])
+        style, width = s.get("style", n) % 4, 26 + 6.4 * len(s["name"])
+        if at > x.begin and at + width > left + PANEL_W:
+            at, row = x.begin, row + 17
+        parts.append(f'<rect x="{at:.1f}" y="{row}" width="10" height="10" class="c{style}"/>')
+        parts.append(text(at + 14, row + 9, s["name"]))
+        at += width
         spots = [(x.place(px), y.place(py), is_limit) for px, py, is_limit in s["points"]]
         if len(spots) > 1:
             parts.append(f'<polyline points="{" ".join(f"{a:.1f},{b:.1f}" for a, b, _ in spots)}" class="l s{style}"/>')

@@ -130,7 +130,8 @@ class Bpftrace(Contender):
         self.path = f"{world.DIR}/{self.id}.out"
         # Else it says "ready" when its buffer is full.
         with open(self.path, "w", encoding="ascii") as out:
-            self.p = subprocess.Popen(["bpftrace", "-B", "line", path], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            self.p = subprocess.Popen(["bpftrace", "-B", "line", path], stdout=out, stderr=subprocess.STDOUT,
+                                      stdin=subprocess.DEVNULL)
         if not world.until(lambda: self.p.poll() is not None or self._events() >= self.probes):
             raise CannotAttach("bpftrace attached no probe in 20 s")
         time.sleep(0.3)  # END may have one too: then the last of ours is attached by now
@@ -155,10 +156,15 @@ class Bpftrace(Contender):
     def books(self, work):
         """It names functions as it ends, so all processes must still be there: the first one asked ends it."""
         self.stop()
-        stacks = [(int(n), [re.sub(r"\+\d+$", "", f.strip()) for f in frames.split("\n") if f.strip()])
-                  for pid, frames, n in re.findall(r"^@bytes\[(\d+),(.*?)\]: (-?\d+)$", self.output(), re.M | re.S)
-                  if int(pid) == work.pid and int(n)]
-        return Books(sum(n for n, _ in stacks), None, stacks)
+        return bpftrace_books(self.output(), work.pid)
+
+
+def bpftrace_books(text, pid):
+    """Of its maps as it prints them; a stack is a key of several lines."""
+    stacks = [(int(n), [re.sub(r"\+\d+$", "", f.strip()) for f in frames.split("\n") if f.strip()])
+              for owner, frames, n in re.findall(r"^@bytes\[(\d+),(.*?)\]: (-?\d+)$", text, re.M | re.S)
+              if int(owner) == pid and int(n)]
+    return Books(sum(n for n, _ in stacks), None, stacks)
 
 
 class BpftraceFloor(Bpftrace):
@@ -168,7 +174,8 @@ class BpftraceFloor(Bpftrace):
 
 class BpftraceLive(Bpftrace):
     id, name, script, probes = "bpftrace_live", "bpftrace script", "live.bt", 3
-    note = "live bytes by process and stack in its maps, printed at its end (tests/bench/live.bt)"
+    note = "live bytes by process and stack in its maps, of 4,096 keys unless told otherwise; printed at its end " \
+        "(tests/bench/live.bt)"
 
 
 def last_line(text):
@@ -188,8 +195,9 @@ def kernel_headers():
     if not common:
         return None
     own = sorted(d for d in glob.glob(common[-1].replace("-common", "-*")) if not d.endswith("-common"))
+    arch = {"x86_64": "x86", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
     for part in (common[-1], *own[-1:]):
-        for folder in ("include", "arch/x86/include"):
+        for folder in ("include", f"arch/{arch}/include"):
             os.makedirs(f"{joined}/{folder}", exist_ok=True)
             subprocess.run(["cp", "-rs", "--remove-destination", f"{part}/{folder}/.", f"{joined}/{folder}"], check=True)
     return joined
@@ -232,18 +240,24 @@ class Memleak(Contender):
         before = self.output().count("stacks with outstanding")
         # The one that is being written now may have begun before the workload's end.
         world.until(lambda: self.p.poll() is not None or self.output().count("stacks with outstanding") >= before + 3, 60)
-        report = re.split(r"^\[[\d:]+\] Top \d+ stacks with outstanding.*$", self.output(), flags=re.M)[-2]
-        stacks, count = [], 0
-        for part in re.split(r"^\t(?=\d+ bytes in)", report, flags=re.M)[1:]:
-            size, n = map(int, re.match(r"(\d+) bytes in (\d+) allocations", part).groups())
-            frames = [self.function(line) for line in part.splitlines()[1:] if line.strip()]
-            stacks.append((size, frames))
-            count += n
-        return Books(sum(n for n, _ in stacks), count, stacks)
+        return memleak_books(self.output())
 
-    @staticmethod
-    def function(line):
-        return re.sub(r"^(0x)?[0-9a-f]{8,}\s+", "", re.sub(r"\+0x[0-9a-f]+.*|\s+\[[^]]*\]\s*$", "", line.strip()))
+
+def memleak_books(text):
+    """From the last report that is followed by another, and so complete."""
+    report = re.split(r"^\[[\d:]+\] Top \d+ stacks with outstanding.*$", text, flags=re.M)[-2]
+    stacks, count = [], 0
+    for part in re.split(r"^\s*(?=\d+ bytes in)", report, flags=re.M)[1:]:
+        size, n = map(int, re.match(r"(\d+) bytes in (\d+) allocations", part).groups())
+        stacks.append((size, [memleak_function(line) for line in part.splitlines()[1:] if line.strip()]))
+        count += n
+    return Books(sum(n for n, _ in stacks), count, stacks)
+
+
+def memleak_function(line):
+    """Of bcc's "name+0x1f [module]", and of what may stand before it: a number, an address."""
+    name = re.sub(r"\+0x[0-9a-f]+.*|\s+\[[^]]*\]\s*$", "", line.strip())
+    return re.sub(r"^(\d+ )?(\[<)?(0x)?[0-9a-f]{8,}(>\])?\s+", "", name)
 
 
 class MemleakBcc(Memleak):

@@ -5,6 +5,7 @@
 page.py JSON DIR writes the page again from figures that are there."""
 import json
 import os
+import re
 import statistics
 import sys
 
@@ -163,10 +164,16 @@ def scale_rows(data):
                f"{p['status_sec'] * 1000:.0f} ms, {p['status_bytes'] / 1024:,.0f} KiB", f"{p['lost']:,}", books, said_text(p)]
 
 
+def markdown(words):
+    """What programs said, as text of a page: no marks, and of a path only the file's name."""
+    words = re.sub(r"(?<![\w.])/(?:[\w.+-]+/)+", "", words)
+    return words.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("\n", " ")
+
+
 def markdown_table(head, rows, workload):
     head = [h.format(**workload) for h in head]
     out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return out + ["| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in rows]
+    return out + ["| " + " | ".join(map(markdown, row)) + " |" for row in rows]
 
 
 def terminal_table(head, rows, workload):
@@ -233,10 +240,9 @@ def axis_chart(data, axis):
     kinds = list(dict.fromkeys(p["series"] for p in points))
     label = {"processes": "processes", "blocks": "live blocks", "sites": "call sites"}[axis]
 
-    def series(name, value, style, only=None):
-        return [{"name": name if only is None or len(kinds) == 1 else f"{name}, {only}", "style": style,
-                 "points": [(p["x"], value(p), is_limited(p)) for p in points if only in (None, p["series"]) and
-                            value(p) is not None]}]
+    def series(name, value, style, only):
+        return [{"name": name if only == kinds[0] else f"{name}, {only}", "style": style,
+                 "points": [(p["x"], value(p), is_limited(p)) for p in points if p["series"] == only]}]
 
     def each(name, value, first=0):
         return [s for n, k in enumerate(kinds) for s in series(name, value, first + n, k)]
@@ -245,8 +251,8 @@ def axis_chart(data, axis):
     floors = [{"name": "empty probes", "style": 3,
                "points": [(p["x"], median(p["bare_ns"]) - median(p["none_ns"]), False) for p in main]}]
     plots = [
-        {"title": "Added to a pair", "unit": "ns", "series": each("gpuxray", lambda p: median(p["pair_ns"]) - median(p["none_ns"]))
-         + floors},
+        {"title": "Added to a pair", "unit": "ns",
+         "series": each("gpuxray", lambda p: median(p["pair_ns"]) - median(p["none_ns"])) + floors},
         {"title": "Memory", "unit": "MiB", "series": each("resident", lambda p: p["rss_bytes"] / MIB)
          + each("kernel", lambda p: p["map_bytes"] / MIB, 2)},
         {"title": "CPU of the daemon", "unit": "% of a core", "series": each("busy", lambda p: p["cpu_percent"])
@@ -281,7 +287,7 @@ def versions_text(data):
 
 def page(data):
     w = data["workload"]
-    notes = [f"- **{r['name']}**: {r['note']}." + (f" It did not run to its end: {r['reason']}." if r["reason"] else "")
+    notes = [f"- **{r['name']}**: {r['note']}." + (f" It did not run to its end: {markdown(r['reason'])}." if r["reason"] else "")
              for r in shown(data)]
     out = [
         "# gpuxray beside other ways, and at scale", "",
@@ -297,8 +303,8 @@ def page(data):
         f"{w['live']:,} blocks, and its stack is 16 frames deep.", "",
         "![What a pair costs](bench-cost.svg)", "",
         *markdown_table(COST_HEAD, cost_rows(data), w), "",
-        "Of a tracer inside the program the CPU is in the first columns. What probes do in the kernel is there too: the column of "
-        "CPU has the tracer's own process alone.", "",
+        "Of a tracer inside the program the CPU is in the first columns. What probes do in the kernel is there too: the "
+        "column of CPU has the tracer's own process alone.", "",
         "![What it takes](bench-memory.svg)", "",
         "What it knows at the end, while the blocks are held, against the workload's own ledger. The stack is right when the "
         "site that holds most has the calling function first, all levels, and `main`:", "",
