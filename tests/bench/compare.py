@@ -178,7 +178,7 @@ def attempt(row, step):
         row.reason = str(e)
     except (OSError, RuntimeError, ValueError, KeyError, IndexError, StopIteration,
             subprocess.SubprocessError) as e:
-        row.reason = f"failed: {type(e).__name__}: {e}"
+        row.reason = f"failed: {type(e).__name__}: {' '.join(str(e).split())}"[:300]
     if row.reason:
         print(f"# {row.kind.name}: {row.reason}", file=sys.stderr, flush=True)
 

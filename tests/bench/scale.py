@@ -57,8 +57,10 @@ def beside(bench, point):
     """Without a daemon and under empty probes, in the same minute."""
     point["none_ns"].append(one_second())
     d = daemon(bench, "--bare-probes")
-    point["bare_ns"].append(one_second())
-    d.stop()
+    try:
+        point["bare_ns"].append(one_second())
+    finally:
+        d.stop()
 
 
 def asked(bench, point):
@@ -109,6 +111,7 @@ def traced(bench, point, args, config):
     with open(CONFIG, "w", encoding="ascii") as f:
         f.write(config)
     d = daemon(bench, "--config", CONFIG)
+    many = None
     try:
         many = limits.Many(bench, *args, program=MANY)
         made = many.said()
@@ -126,13 +129,14 @@ def traced(bench, point, args, config):
         if point["axis"] == "sites" and point["x"] >= 1000:
             turns(many, point, point["x"])
         point["lost"] = d.status()["lost_events"]
-        many.end()
     finally:
+        if many:
+            many.end()
         d.stop()
 
 
 def bench_scale(bench, quick):
-    out = []
+    """Point by point; one that fails has its reason in place of figures."""
     for axis, series, x, args, config in points(quick):
         print(f"# scale: {x:,} {axis}, {series}, load {world.load():.1f}", file=sys.stderr, flush=True)
         point = {"axis": axis, "series": series, "x": x, "none_ns": [], "bare_ns": [], "pair_ns": [], "turn_ns": []}
@@ -142,7 +146,6 @@ def bench_scale(bench, quick):
             if not quick:
                 beside(bench, point)
         except (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as e:
-            point = {"axis": axis, "series": series, "x": x, "reason": f"{type(e).__name__}: {e}"[:500]}
+            point = {"axis": axis, "series": series, "x": x, "reason": f"{type(e).__name__}: {' '.join(str(e).split())}"[:300]}
             print(f"# scale: {point['reason']}", file=sys.stderr, flush=True)
-        out.append(point)
-    return out
+        yield point
