@@ -27,9 +27,9 @@ def calm_rate(n):
 
 def points(quick):
     """Axis, series, x, arguments of the population, configuration."""
-    processes = (1, 10, 100) if quick else (1, 10, 100, 1000)
-    blocks = (1, 10_000, 1_000_000) if quick else (1, 1000, 10_000, 100_000, 1_000_000, 1_200_000)
-    sites = (1, 100, 1000) if quick else (1, 10, 100, 1000, 4000, 10_000, 50_000)
+    processes = (1, 100) if quick else (1, 10, 100, 1000)
+    blocks = (1, 1_000_000) if quick else (1, 1000, 10_000, 100_000, 1_000_000, 1_200_000)
+    sites = (1, 1000) if quick else (1, 10, 100, 1000, 4000, 10_000, 50_000)
     raised = () if quick else (1000, 10_000, 50_000)
     for n in processes:
         yield "processes", "default limits", n, ("hold", "--processes", n, "--blocks", 3, "--bytes", MIB), ""
