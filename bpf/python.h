@@ -119,7 +119,7 @@ static __always_inline __u64 python_self(void)
 
 /*
  * CPython stores pthread_self() as thread_id. With glibc and musl that is the thread pointer on x86-64; on arm64 it lies
- * below by the size of their struct pthread (glibc 2.36: 1,984 bytes, musl less), which no two threads' share.
+ * below by the size of their struct pthread (glibc 2.36: 1,856 bytes, musl less), which no two threads' share.
  */
 #define PYTHON_SELF_BYTES 4096
 static __always_inline bool python_is_self(__u64 thread_id, __u64 self)

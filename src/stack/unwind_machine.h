@@ -4,8 +4,8 @@
  * numbers of our own, and DWARF's numbers for them.
  *
  * arm64: rules lead through x29 (the frame pointer), x30 (the link register) and sp; x30 is DWARF's return address too,
- * but as the caller's program counter it has a number of its own here. Of the others the caller's frame does not depend:
- * in 63,000 rules of Debian 12's C, C++ and Python libraries the CFA is always relative to sp or x29.
+ * but as the caller's program counter it has a number of its own here. Other registers hardly matter: of
+ * 29,626 CFA instructions in Debian 12's libc, libstdc++ and libpython3.11 all but two make it relative to sp or x29.
  */
 #pragma once
 

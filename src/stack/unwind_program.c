@@ -232,7 +232,8 @@ static bool register_op(struct machine *m, uint8_t op)
 		return set_rule(m, reg, (struct cfi_rule){ .kind = CFI_SAME }), true;
 	case DW_CFA_register:
 		other = cfi_register(bytes_uleb(&m->code));
-		if (other < CFI_REGISTERS)
+		/* A return address in another register (arm64's mcount) is not known, but it is not lost. */
+		if (other < CFI_REGISTERS || MACHINE_HAS_LINK)
 			set_rule(m, reg, (struct cfi_rule){ .kind = CFI_REGISTER, .reg = (uint8_t)other });
 		else
 			set_rule(m, reg, (struct cfi_rule){ .kind = CFI_UNDEFINED });
