@@ -434,10 +434,10 @@ static void apply_record(struct walk *w, const struct value *next, uint64_t ra)
 	note_register(w, CFI_BP);
 	apply_simple(w, bp + 16, ra, next);
 	w->known &= 1u << CFI_BP | 1u << CFI_SP | 1u << CFI_RA;
-	if (w->has_link) {
+	if (w->has_link && !w->u->has_rules)
 		frame->cfa = next->v >= bp + 16 && in_copy(w, next->v, 0) ? next->v : 0;
+	if (w->has_link)
 		w->known &= ~(1u << CFI_SP); /* it is not below that */
-	}
 	frame->is_guessed = true;
 }
 

@@ -78,8 +78,8 @@ enum unwind_reason {
 struct unwound_frame {
 	uint64_t pc;
 	uint64_t cfa; /* stack address just above the frame's return address; 0 = not known. Grows from frame to frame.
-			 arm64, for one found by its frame pointer, as that lies at the bottom of a frame: where the caller's
-			 frame pointer points */
+			 arm64, with frame_pointers_only, as that lies at the bottom of a frame: where the caller's frame
+			 pointer points */
 	uint32_t return_slot; /* offset in the copy of the return address, which is the next frame's pc (on arm64 with a
 				 signature in its upper bits); UNWIND_NO_SLOT = there was none in the stack */
 	bool is_exact;	/* pc is the instruction itself (innermost, or interrupted by a signal), not a return address:
