@@ -10,6 +10,7 @@
 #include "bpf/event.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/privilege.h"
 #include "base/thread.h"
 #include "proc/procfs.h"
 #include "record/budget.h"
@@ -220,6 +221,7 @@ static void *builder_thread(void *userdata)
 	struct reporter *r = userdata;
 	uint64_t trim_ns = clock_monotonic_ns() + TRIM_INTERVAL_NS;
 
+	(void)privilege_keep(PRIVILEGE_FILES);
 	pthread_mutex_lock(&r->lock);
 	while (!r->is_abandoned) {
 		uint64_t due = budget_due_ns(&r->budget);
@@ -393,6 +395,7 @@ static void *writer_thread(void *userdata)
 {
 	struct reporter *r = userdata;
 
+	(void)privilege_keep(0);
 	pthread_mutex_lock(&r->lock);
 	while (!r->is_abandoned) {
 		struct record *rec;
