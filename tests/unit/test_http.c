@@ -302,6 +302,7 @@ TEST(garbage_is_refused)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		_cleanup_close_ int fd = client(&w);
 
+		EXPECT(fd >= 0);
 		pump(&w, 2);
 		EXPECT(send(fd, bad[i], strlen(bad[i]), MSG_NOSIGNAL) > 0);
 		pump(&w, 3);
@@ -440,6 +441,7 @@ TEST(it_sleeps_when_there_is_nothing_to_do)
 	{
 		_cleanup_close_ int fd = client(&w);
 
+		EXPECT(fd >= 0);
 		pump(&w, 3);
 		EXPECT_EQ(w.server->connections, 1);
 		/* A connection that says nothing wakes it a few times a second. */
