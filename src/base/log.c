@@ -14,6 +14,7 @@ static atomic_int log_maximum = 6;
 static pthread_mutex_t clean_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*clean_fn)(const char *text, struct strbuf *sb, void *userdata);
 static void *clean_userdata;
+static atomic_size_t log_file_max; /* 0 = no such limit */
 static atomic_int log_to_journal = -1; /* -1 = not asked yet */
 
 /* JOURNAL_STREAM names the device and inode of the journal's socket: a child with its own stderr inherits the variable
@@ -37,6 +38,22 @@ void log_set_max(int priority)
 int log_max(void)
 {
 	return atomic_load(&log_maximum);
+}
+
+void log_set_file_max(size_t bytes)
+{
+	atomic_store(&log_file_max, bytes);
+}
+
+/* Two threads at once may both empty it: a line is lost then, of those that were to go. */
+static void bound_file(void)
+{
+	const size_t max = atomic_load(&log_file_max);
+	struct stat st;
+
+	if (max && fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode) && (size_t)st.st_size > max &&
+	    ftruncate(STDERR_FILENO, 0) == 0)
+		(void)lseek(STDERR_FILENO, 0, SEEK_SET);
 }
 
 void log_set_clean(void (*clean)(const char *text, struct strbuf *sb, void *userdata), void *userdata)
@@ -89,6 +106,7 @@ void log_linev(int priority, const char *fmt, va_list ap)
 	}
 	line[len++] = '\n'; /* over the NUL */
 
+	bound_file();
 	/* One write, so that lines of two threads do not mix. */
 	while (off < len) {
 		ssize_t w = write(STDERR_FILENO, line + off, len - off);

@@ -81,15 +81,11 @@ bool library_is_driver(const char *path)
  * stat() does; the name and the inode of a mapped file together suffice. */
 static int open_inode(const char *path, uint64_t inode)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
+	_cleanup_close_ int fd = file_open_regular(path, &st);
 
 	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
+		return fd;
 	if (inode && st.st_ino != inode)
 		return -ESTALE;
 	return TAKE_FD(fd);
