@@ -6,11 +6,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
+
 #define LOG_LINE_MAX 2048
 /* Secrets are looked for in so much: one that the line's end would cut is still whole here. */
 #define LOG_TEXT_MAX (8 * LOG_LINE_MAX)
 
 static atomic_int log_maximum = 6;
+static pthread_mutex_t budget_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	unsigned int per_minute; /* 0 = no limit */
+	uint64_t paid_ns; /* until when the lines so far have used up the time */
+	uint64_t left_out, told;
+} budget;
 static pthread_mutex_t clean_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*clean_fn)(const char *text, struct strbuf *sb, void *userdata);
 static void *clean_userdata;
@@ -56,6 +64,60 @@ static void bound_file(void)
 		(void)lseek(STDERR_FILENO, 0, SEEK_SET);
 }
 
+void log_set_budget(unsigned int lines_per_minute)
+{
+	pthread_mutex_lock(&budget_lock);
+	budget.per_minute = lines_per_minute;
+	pthread_mutex_unlock(&budget_lock);
+}
+
+unsigned int log_used(void)
+{
+	uint64_t now = clock_monotonic_ns(), n = 0;
+
+	pthread_mutex_lock(&budget_lock);
+	if (budget.per_minute && budget.paid_ns > now)
+		n = (budget.paid_ns - now) * budget.per_minute / (60 * NSEC_PER_SEC);
+	pthread_mutex_unlock(&budget_lock);
+	return (unsigned int)n;
+}
+
+uint64_t log_left_out(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&budget_lock);
+	n = budget.left_out;
+	pthread_mutex_unlock(&budget_lock);
+	return n;
+}
+
+/* May this line be written? *ret_missing: how many before it were not, to be told now. */
+static bool take_budget(int priority, uint64_t *ret_missing)
+{
+	const uint64_t now = clock_monotonic_ns();
+	bool may = true;
+
+	*ret_missing = 0;
+	/* What cannot go on is said in any case; debugging was asked for. */
+	if (priority < 4 || priority > 6)
+		return true;
+	pthread_mutex_lock(&budget_lock);
+	if (budget.per_minute) {
+		budget.paid_ns = MAX(budget.paid_ns, now);
+		may = budget.paid_ns - now < 60 * NSEC_PER_SEC;
+		if (may) {
+			budget.paid_ns += 60 * NSEC_PER_SEC / budget.per_minute;
+			*ret_missing = budget.left_out - budget.told;
+			budget.told = budget.left_out;
+		} else {
+			budget.left_out++;
+		}
+	}
+	pthread_mutex_unlock(&budget_lock);
+	return may;
+}
+
 void log_set_clean(void (*clean)(const char *text, struct strbuf *sb, void *userdata), void *userdata)
 {
 	pthread_mutex_lock(&clean_lock);
@@ -77,15 +139,13 @@ static void clean_line(char *line, size_t size)
 	pthread_mutex_unlock(&clean_lock);
 }
 
-void log_linev(int priority, const char *fmt, va_list ap)
+static void write_line(int priority, const char *fmt, va_list ap)
 {
 	char line[LOG_LINE_MAX], text[LOG_TEXT_MAX];
 	size_t start = 0, len, off = 0;
 	int saved = errno;
 	bool is_cut;
 
-	if (priority > log_max())
-		return;
 	if (atomic_load(&log_to_journal) < 0)
 		atomic_store(&log_to_journal, log_stderr_is_journal());
 	if (atomic_load(&log_to_journal) == 1)
@@ -118,6 +178,28 @@ void log_linev(int priority, const char *fmt, va_list ap)
 		off += (size_t)w;
 	}
 	errno = saved;
+}
+
+static void _printf_(2, 3) write_one(int priority, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	write_line(priority, fmt, ap);
+	va_end(ap);
+}
+
+void log_linev(int priority, const char *fmt, va_list ap)
+{
+	int saved = errno;
+	uint64_t missing;
+
+	if (priority > log_max() || !take_budget(priority, &missing))
+		return;
+	if (missing)
+		write_one(4, "%llu lines were left out here: too many a minute", (unsigned long long)missing);
+	errno = saved;
+	write_line(priority, fmt, ap);
 }
 
 void log_line(int priority, const char *fmt, ...)

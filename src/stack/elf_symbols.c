@@ -9,7 +9,8 @@
 
 #define NAME_MAX_BYTES 16384 /* of a symbol; C++ templates reach thousands */
 #define NAME_STEP 256
-#define NAMES_BYTES_PER_SYMBOL 256 /* on average: so max_symbols bounds the string table too */
+#define NAMES_BYTES_PER_SYMBOL 256 /* on average: so the number of symbols bounds the string table too */
+#define NAMES_BYTES_MIN (1u << 20) /* looked at in any case */
 #define HITS_MAX 65536
 #define VERSION_HIDDEN 0x8000 /* in .gnu.version: not the version that a plain name means */
 
@@ -314,6 +315,29 @@ static int add_hit(struct search *s, uint64_t offset, size_t name)
 	return 0;
 }
 
+/*
+ * What is read of the names: no more than the symbols can have. A table may claim gigabytes of a file that has holes there.
+ * A linker may share names with a larger table, so a few symbols get some room.
+ */
+static uint64_t names_bytes(const struct elf_table *t, uint64_t max_symbols)
+{
+	const uint64_t symbols = MIN(MIN(t->count, max_symbols), UINT64_MAX / NAMES_BYTES_PER_SYMBOL);
+
+	return MIN(t->names_bytes, MAX(symbols * NAMES_BYTES_PER_SYMBOL, NAMES_BYTES_MIN));
+}
+
+/* The end of the zero bytes that begin at p. A hole in a file is nothing else. */
+static char *skip_zeros(char *p, const char *end)
+{
+	static const char zeros[64];
+
+	while (end - p >= (ptrdiff_t)sizeof(zeros) && memcmp(p, zeros, sizeof(zeros)) == 0)
+		p += sizeof(zeros);
+	while (p < end && !*p)
+		p++;
+	return p;
+}
+
 /* A string ends at end, at this offset of the table; what lies before it begins at start. Linkers let a name be the
  * tail of a longer one. */
 static int match_string(struct search *s, const char *start, const char *end, uint64_t offset)
@@ -341,9 +365,7 @@ static int match_string(struct search *s, const char *start, const char *end, ui
 static int search_names(struct search *s, uint64_t max_symbols)
 {
 	const struct elf_table *t = s->table;
-	const uint64_t bytes = MIN(t->names_bytes, max_symbols > UINT64_MAX / NAMES_BYTES_PER_SYMBOL ?
-							   UINT64_MAX :
-							   max_symbols * NAMES_BYTES_PER_SYMBOL);
+	const uint64_t bytes = names_bytes(t, max_symbols);
 	const size_t keep_max = s->longest + 1; /* of the chunk before, in which a name may have begun */
 	_cleanup_free_ char *buf = malloc(keep_max + ELF_CHUNK);
 	size_t kept = 0;
@@ -357,7 +379,7 @@ static int search_names(struct search *s, uint64_t max_symbols)
 		if (n <= 0)
 			return (int)n;
 		end = buf + kept + n;
-		for (p = buf + kept; p < end && (nul = memchr(p, 0, (size_t)(end - p))); p = nul + 1) {
+		for (p = buf + kept; p < end && (nul = memchr(p, 0, (size_t)(end - p))); p = skip_zeros(nul, end)) {
 			int r = match_string(s, buf, nul, at + (uint64_t)(nul - buf - (ptrdiff_t)kept));
 
 			if (r < 0)
