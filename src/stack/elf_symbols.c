@@ -12,6 +12,8 @@
 #define NAMES_BYTES_PER_SYMBOL 256 /* on average: so the number of symbols bounds the string table too */
 #define NAMES_BYTES_MIN (1u << 20) /* looked at in any case */
 #define HITS_MAX 65536
+/* Comparisons of strings that end as a name does. A file whose strings all do is made for that. */
+#define WORK_MAX (UINT64_C(1) << 26)
 #define VERSION_HIDDEN 0x8000 /* in .gnu.version: not the version that a plain name means */
 
 int elf_table_each(const struct elf_file *f, const struct elf_table *t, uint64_t max_symbols, elf_symbol_fn func, void *arg)
@@ -263,10 +265,12 @@ struct search {
 	const struct elf_table *table;
 	const char *const *names;
 	size_t *lens;
+	uint64_t *lasts; /* the last eight characters of names that have so many */
 	size_t n, longest;
 	uint64_t tails[65536 / 64]; /* the last two characters of the names: most strings fail here */
 	struct hit *hits;
 	size_t hit_count, hit_cap;
+	uint64_t work;
 	uint8_t *ranks; /* of the symbol found for each name, 0 = none */
 	uint64_t *offsets;
 };
@@ -290,6 +294,8 @@ static void search_prepare(struct search *s)
 		if (!s->lens[i])
 			continue;
 		s->longest = MAX(s->longest, len);
+		if (len >= sizeof(*s->lasts))
+			memcpy(&s->lasts[i], s->names[i] + len - sizeof(*s->lasts), sizeof(*s->lasts));
 		if (len >= 2)
 			add_tail(s, tail_bits(s->names[i] + len));
 		for (unsigned c = 0; len == 1 && c < 256; c++)
@@ -342,6 +348,7 @@ static char *skip_zeros(char *p, const char *end)
  * tail of a longer one. */
 static int match_string(struct search *s, const char *start, const char *end, uint64_t offset)
 {
+	uint64_t last = 0;
 	unsigned bits;
 
 	if (end - start < 2)
@@ -349,11 +356,17 @@ static int match_string(struct search *s, const char *start, const char *end, ui
 	bits = tail_bits(end);
 	if (!(s->tails[bits / 64] >> bits % 64 & 1))
 		return 0;
+	if ((size_t)(end - start) >= sizeof(last))
+		memcpy(&last, end - sizeof(last), sizeof(last));
+	s->work += s->n;
+	if (s->work > WORK_MAX)
+		return -ETIME;
 	for (size_t i = 0; i < s->n; i++) {
 		const size_t len = s->lens[i];
 		int r;
 
-		if (!len || len > (size_t)(end - start) || memcmp(end - len, s->names[i], len) != 0)
+		if (!len || (len >= sizeof(last) && s->lasts[i] != last) || len > (size_t)(end - start) ||
+		    memcmp(end - len, s->names[i], len) != 0)
 			continue;
 		r = add_hit(s, offset - len, i);
 		if (r < 0)
@@ -474,13 +487,14 @@ int elf_file_functions(const struct elf_file *f, const char *const *names, size_
 {
 	_cleanup_free_ uint64_t *offsets = calloc(n + 1, sizeof(*offsets));
 	_cleanup_free_ size_t *lens = calloc(n + 1, sizeof(*lens));
+	_cleanup_free_ uint64_t *lasts = calloc(n + 1, sizeof(*lasts));
 	_cleanup_free_ uint8_t *ranks = calloc(n + 1, sizeof(*ranks));
 	_cleanup_free_ struct search *s = calloc(1, sizeof(*s));
 	int r, found = 0;
 
-	if (!offsets || !lens || !ranks || !s)
+	if (!offsets || !lens || !lasts || !ranks || !s)
 		return -ENOMEM;
-	*s = (struct search){ .f = f, .names = names, .lens = lens, .n = n, .ranks = ranks, .offsets = offsets };
+	*s = (struct search){ .f = f, .names = names, .lens = lens, .lasts = lasts, .n = n, .ranks = ranks, .offsets = offsets };
 	search_prepare(s);
 	r = search_table(s, &f->dynsym, max_symbols);
 	if (r >= 0)

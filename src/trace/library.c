@@ -23,9 +23,9 @@
 
 /* A thread that allocates asks for its device many times a second. */
 #define TEACH_NS (2 * NSEC_PER_SEC)
-/* Searching files may take a fifth of a processor in the long run, and two seconds at once: a driver takes some ms. */
+/* Searching files may take a fifth of a processor in the long run, and half a second at once: a driver takes some ms. */
 #define SEARCH_SHARE 5
-#define SEARCH_DEBT_NS (2 * NSEC_PER_SEC)
+#define SEARCH_DEBT_NS (NSEC_PER_SEC / 2)
 #define FINDER_SHARE 4 /* of the limit, for what one process brings */
 #define FINDER_MIN 8
 #define SWEEP_REST_NS NSEC_PER_SEC /* between two looks for room */

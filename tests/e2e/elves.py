@@ -133,6 +133,16 @@ def huge(names, symbols):
     return Elf().section(DYNSTR, SH_SIZE, names).section(DYNSYM, SH_SIZE, symbols)
 
 
+def slow(symbols=16384):
+    """Each string ends as many names of the driver do: as many comparisons as a file of this size can cause."""
+    e = Elf(symbols)
+    at, end = e.offset[DYNSTR], e.offset[DYNSTR] + e.size[DYNSTR]
+    more = b"xv2\0" * (symbols * 64)
+    e.section(DYNSTR, SH_OFFSET, len(e.data)).section(DYNSTR, SH_SIZE, end - at + len(more))
+    e.data += e.data[at:end] + more
+    return e
+
+
 def broken():
     """Name, what makes it, and how it is written."""
     e = Elf()
