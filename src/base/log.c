@@ -139,7 +139,7 @@ static void clean_line(char *line, size_t size)
 	pthread_mutex_unlock(&clean_lock);
 }
 
-static void write_line(int priority, const char *fmt, va_list ap)
+static void _printf_(2, 0) write_line(int priority, const char *fmt, va_list ap)
 {
 	char line[LOG_LINE_MAX], text[LOG_TEXT_MAX];
 	size_t start = 0, len, off = 0;

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
@@ -29,6 +30,7 @@
 #define FINDER_SHARE 4 /* of the limit, for what one process brings */
 #define FINDER_MIN 8
 #define SWEEP_REST_NS NSEC_PER_SEC /* between two looks for room */
+#define SWEEP_FOR_ROOM 4 /* let go then: the kernel may take 100 ms for each, in which the new one is not probed */
 #define PIDS_MAX 1024 /* processes remembered per library; beyond them it is kept until a scan finds nobody */
 
 /* What a file is known again by. */
@@ -242,6 +244,8 @@ static int attach(struct libraries *l, struct library *lib)
 	return lib->error == -ENOENT && !library_is_driver(lib->path) && !lib->is_named ? 0 : lib->error;
 }
 
+static int sweep(struct libraries *l, int most);
+
 /* Is there room for one that this process brings? */
 static bool has_room(struct libraries *l, uint32_t pid)
 {
@@ -250,7 +254,7 @@ static bool has_room(struct libraries *l, uint32_t pid)
 
 	if (l->len >= l->options.limit && now - l->swept_ns > SWEEP_REST_NS) {
 		l->swept_ns = now;
-		(void)libraries_sweep(l);
+		(void)sweep(l, SWEEP_FOR_ROOM);
 	}
 	for (size_t i = 0; pid && i < l->len; i++)
 		brought += l->list[i]->finder == pid;
@@ -522,7 +526,7 @@ static bool may_go(const struct libraries *l, struct library *lib)
 	return lib->pids_len == 0;
 }
 
-int libraries_sweep(struct libraries *l)
+static int sweep(struct libraries *l, int most)
 {
 	bool any = false;
 	int n = 0;
@@ -533,7 +537,7 @@ int libraries_sweep(struct libraries *l)
 		return 0;
 	/* A mapping inherited by fork makes no record: ask /proc before letting go. */
 	(void)libraries_scan(l);
-	for (size_t i = 0; i < l->len;) {
+	for (size_t i = 0; i < l->len && n < most;) {
 		if (!may_go(l, l->list[i])) {
 			i++;
 			continue;
@@ -545,6 +549,11 @@ int libraries_sweep(struct libraries *l)
 		n++;
 	}
 	return n;
+}
+
+int libraries_sweep(struct libraries *l)
+{
+	return sweep(l, INT_MAX);
 }
 
 size_t libraries_count(const struct libraries *l)

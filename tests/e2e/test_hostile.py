@@ -64,7 +64,8 @@ class Cost:
             rss = next(int(line.split()[1]) for line in f if line.startswith("VmRSS:")) / 1024
         return rss, len(os.listdir(f"/proc/{self.d.pid}/fd"))
 
-    def check(self, case, what, share=SHARE):
+    def check(self, case, what, share=SHARE, burst=0.3):
+        """share: of a processor in the long run; burst: seconds of it at once."""
         rss, fds = self.now()
         wall, cpu = time.monotonic() - self.at, self.seconds() - self.cpu
         h.comment(f"{what}: resident {self.rss:.1f} to {rss:.1f} MiB, descriptors {self.fds} to {fds}, "
@@ -73,7 +74,7 @@ class Cost:
             return
         case.check(rss < RSS_MIB, f"{what}: {rss:.1f} MiB resident, more than {RSS_MIB}")
         case.check(fds < FDS, f"{what}: {fds} descriptors, more than {FDS}")
-        case.check(cpu / wall < share, f"{what}: {cpu:.2f} s of a processor in {wall:.1f} s")
+        case.check(cpu < share * wall + burst, f"{what}: {cpu:.2f} s of a processor in {wall:.1f} s")
 
 
 class Neighbour:
@@ -434,7 +435,6 @@ def places(case, sanitized=False):
     cost.check(case, "odd places")
     n.check(d)
     stop(case, d)
-    case.check(len(d.stderr()) > 1000, "the log has the long path")
     for line in d.stderr().splitlines():
         case.check(not re.match(r"GPUXRAY_|line|\[2J", line) and "\x1b" not in line and len(line) < 2048, f"log: {line!r}")
 
@@ -461,6 +461,10 @@ def crowd(case, sanitized=False):
     time.sleep(1.2)
     os.mkdir(case.path("own"))
     shutil.copy2(h.LIBCUDA, case.path("own/libcuda.so.1"))
+    w = case.work("work_late", case.path("own/libcuda.so.1"), "--sleep=0", "--wait-end")
+    w.next("late")
+    h.poll(lambda: library(d, case.path("own/libcuda.so.1")), 10, "a place for another program's")  # late for this one, perhaps
+    w.end()
     w = case.work("work_late", case.path("own/libcuda.so.1"), "--sleep=0", "--wait-end", "--blocks=3")
     ledger = w.next("late")
     p = d.wait_process(w.pid, lambda p: p["alloc_count"] == 3)
@@ -490,7 +494,7 @@ def searches(case, sanitized=False):
     h.comment(f"{i + 1} files: {l}")
     case.check(l["overflows"] > 0, f"none of {i + 1} files had to wait: {l}")
     d.wait_stderr("is not probed yet: searching libraries has taken too long lately")
-    cost.check(case, "slow drivers", share=1.1)
+    cost.check(case, "slow drivers", share=0.3, burst=1)
     n.check(d)
     # The last one is looked at when there is time again.
     h.poll(lambda: library(d, path), 30, "the one that had to wait")
