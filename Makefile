@@ -1,25 +1,39 @@
 # gpuxray: build with GNU make. `make V=1` shows commands, `make WERROR=1` makes warnings errors, `make SAN=1` builds with
-# ASan and UBSan into its own folder, `make STATIC="bpf config elf"` links those libraries statically.
+# ASan and UBSan into its own folder, `make STATIC="bpf config elf"` links those libraries statically. `make ARCH=arm64` (or x86)
+# builds for the other machine: with its gcc, or CC=clang, against what tests/arm64/make-sysroot unpacks, or SYSROOT.
 PREFIX ?= /usr/local
 DESTDIR ?=
-CC ?= gcc
 CLANG ?= clang
+# As libbpf names machines; what the host is, and what is built for.
+arch_of = $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(1)))
+HOST_ARCH := $(call arch_of,$(shell uname -m))
+ARCH ?= $(HOST_ARCH)
+override ARCH := $(call arch_of,$(ARCH))
+MACHINE := $(patsubst arm64,aarch64,$(patsubst x86,x86_64,$(ARCH)))
+CROSS := $(filter-out $(HOST_ARCH),$(ARCH))
+CC ?= gcc
+ifneq ($(CROSS),)
+ifeq ($(origin CC),default)
+CC := $(MACHINE)-linux-gnu-gcc
+endif
+endif
+SYSROOT ?= $(if $(CROSS),$(CURDIR)/.build/$(ARCH)/sysroot)
+# What each compile and link of the other machine's needs.
+TARGET := $(if $(CROSS),$(if $(filter clang%,$(notdir $(CC))),--target=$(MACHINE)-linux-gnu)) $(if $(SYSROOT),--sysroot=$(SYSROOT))
 # Ubuntu's /usr/sbin/bpftool only works for the kernel that runs; the tool itself lies in linux-tools.
 BPFTOOL ?= $(firstword $(wildcard /usr/lib/linux-tools/*/bpftool /usr/sbin/bpftool) bpftool)
-PKG_CONFIG ?= pkg-config
 # The one that is being worked on. --version says just that at the tag v$(VERSION), elsewhere the commit as well.
 VERSION := 0.1.0
 FULL_VERSION := $(or $(shell contrib/dist/version $(VERSION)),$(VERSION))
 
-O ?= .build$(if $(SAN),/san)$(if $(filter clang%,$(notdir $(CC))),/clang)
-ARCH := $(shell uname -m | sed 's/x86_64/x86/;s/aarch64/arm64/')
+O ?= .build$(if $(CROSS),/$(ARCH))$(if $(SAN),/san)$(if $(filter clang%,$(notdir $(CC))),/clang)
 
-# Reading files of others with privileges asks for it. CFLAGS and LDFLAGS of a distribution take its place.
-HARDEN := -fPIE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection
+# Reading files of others with privileges asks for it. (For arm64 clang 14 has no -fstack-clash-protection.) CFLAGS and LDFLAGS of a distribution take its place.
+HARDEN := -fPIE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong $(if $(filter arm64,$(ARCH)),$(if $(filter clang%,$(notdir $(CC))),,-fstack-clash-protection),-fstack-clash-protection)
 CFLAGS ?= -O2 -g $(if $(SAN),,$(HARDEN))
 WARN := -Wall -Wextra -Wformat=2 -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
 CPPFLAGS += -D_GNU_SOURCE -DGPUXRAY_VERSION='"$(FULL_VERSION)"' -Isrc -I. -I$(O)
-ALL_CFLAGS = -std=gnu11 $(WARN) $(if $(WERROR),-Werror) $(CFLAGS) -ffile-prefix-map=$(CURDIR)=. -fno-omit-frame-pointer -pthread \
+ALL_CFLAGS = $(TARGET) -std=gnu11 $(WARN) $(if $(WERROR),-Werror) $(CFLAGS) -ffile-prefix-map=$(CURDIR)=. -fno-omit-frame-pointer -pthread \
 	$(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)
 comma := ,
 
@@ -39,7 +53,10 @@ OBJS := $(SRCS:%.c=$(O)/%.o)
 LIB := $(O)/libgpuxray.a
 BIN := $(O)/gpuxray
 SKEL := $(O)/gpuxray.skel.h
-UNIT := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/test_*.c))
+# These take their own registers, as a probe would, and are written for x86-64.
+UNIT_X86 := $(patsubst %,tests/unit/test_%.c,unwind unwind_process resolver resolver_process)
+UNIT := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(filter-out $(if $(filter-out x86,$(ARCH)),$(UNIT_X86)),\
+	$(wildcard tests/unit/test_*.c)))
 
 all: $(BIN)
 	$(Q)[ "$(O)" != .build ] || ln -sf .build/gpuxray gpuxray
@@ -47,7 +64,7 @@ all: $(BIN)
 $(O)/bpf/gpuxray.bpf.o: bpf/gpuxray.bpf.c $(wildcard bpf/*.h)
 	$(call say,BPF,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) -g -O2 -mcpu=v3 -target bpf -ffile-prefix-map=$(CURDIR)=. -D__BPF__ -D__TARGET_ARCH_$(ARCH) -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@
+	$(Q)$(CLANG) -g -O2 -mcpu=v3 -target bpf -ffile-prefix-map=$(CURDIR)=. -D__BPF__ -D__TARGET_ARCH_$(ARCH) -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -Ibpf $(if $(SYSROOT),--sysroot=$(SYSROOT)) -I$(SYSROOT)/usr/include/$(MACHINE)-linux-gnu -c $< -o $@
 
 # Without DWARF, which nobody reads there: half of the object.
 $(SKEL): $(O)/bpf/gpuxray.bpf.o
@@ -102,7 +119,7 @@ $(O)/tests/unit/%: tests/unit/%.c $(LIB) tests/unit/test.h
 # The stand-in driver: real symbol names and return codes, no GPU. Always with frame pointers and without merging of equal
 # functions, so that its stacks and symbols are what a test can name.
 FAKE := $(O)/fake_gpu
-FAKE_CFLAGS := -std=gnu11 $(WARN) $(if $(WERROR),-Werror) -O2 -g -D_GNU_SOURCE -fno-omit-frame-pointer \
+FAKE_CFLAGS := $(TARGET) -std=gnu11 $(WARN) $(if $(WERROR),-Werror) -O2 -g -D_GNU_SOURCE -fno-omit-frame-pointer \
 	-fno-optimize-sibling-calls $(if $(filter clang%,$(notdir $(CC))),,-fno-ipa-icf) -pthread
 FAKE_HDRS := $(wildcard tests/fake_gpu/*.h)
 FAKE_BINS := $(patsubst tests/fake_gpu/%.c,$(FAKE)/%,$(wildcard tests/fake_gpu/work_*.c))
@@ -179,11 +196,36 @@ $(O)/tests/bench/rules: tests/bench/rules.c $(LIB)
 check-vm: all fake
 	$(Q)tests/vm/run
 
+# The same for 64-bit Arm, cross built: unit tests under emulation of a processor, and a machine with Debian's kernel where
+# the daemon runs. Needs `tests/install-packages arm64`.
+check-arm64:
+	$(Q)tests/arm64/run
+
 check-all: check
 	$(Q)$(MAKE) check-vm
+	$(Q)$(MAKE) check-arm64
 
-bench: all fake $(O)/tests/bench/journal_tail $(O)/tests/bench/rules
-	$(Q)tests/bench/run
+# What gpuxray is compared with. Without libunwind one of them is missing, and its row says so.
+BENCH_LIBS := $(addprefix $(O)/tests/bench/,preload.so malloc_shim.so $(shell $(PKG_CONFIG) --exists libunwind && echo preload_unwind.so))
+
+$(O)/tests/bench/preload_unwind.so: BENCH_USES = -DWITH_LIBUNWIND $(shell $(PKG_CONFIG) --cflags --libs libunwind)
+$(O)/tests/bench/preload_unwind.so: tests/bench/preload.c
+$(O)/tests/bench/preload.so: tests/bench/preload.c
+$(O)/tests/bench/malloc_shim.so: tests/bench/malloc_shim.c
+$(BENCH_LIBS):
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE $(WARN) $(if $(WERROR),-Werror) -O2 -g -fno-builtin -fno-omit-frame-pointer -pthread \
+		-shared -fPIC $< $(BENCH_USES) -ldl -o $@
+
+# BENCH=full: beside others and at scale, 15 minutes, renews contrib/doc/bench.md. BENCH=quick: the same in 3 minutes, fewer
+# rounds and points, no page. BENCH=own: the figures of the README. Needs `tests/install-packages bench`.
+BENCH ?= full
+BENCH_full := --page contrib/doc compare scale
+BENCH_quick := --quick compare scale
+BENCH_own := pair stacks daemon latency memory limits rules
+
+bench: all fake $(O)/tests/bench/journal_tail $(O)/tests/bench/rules $(BENCH_LIBS)
+	$(Q)tests/bench/run $(or $(BENCH_$(BENCH)),$(error BENCH is full, quick or own))
 
 # How good the leak rules are: generated programs and recordings of real ones, through the shipped rules.
 LEAK := $(patsubst tests/leak/%.c,$(O)/tests/leak/%.o,$(wildcard tests/leak/*.c))
@@ -248,6 +290,6 @@ deb:
 clean:
 	rm -rf .build gpuxray
 
-.PHONY: FORCE all check-vm check-all dist distcheck deb fake unit seeded fuzz check demo bench leakbench install uninstall clean
+.PHONY: FORCE all check-vm check-arm64 check-all dist distcheck deb fake unit seeded fuzz check demo bench leakbench install uninstall clean
 .DELETE_ON_ERROR:
 -include $(OBJS:.o=.d) $(O)/src/main.d $(UNIT:=.d) $(LEAK:.o=.d)

@@ -83,7 +83,13 @@ struct {
 
 /* CO-RE drops what follows the three underscores. */
 struct thread_struct___python {
+#if defined(__TARGET_ARCH_x86)
 	unsigned long fsbase;
+#else
+	struct {
+		unsigned long tp_value;
+	} uw;
+#endif
 } __attribute__((preserve_access_index));
 
 struct task_struct___python {
@@ -94,19 +100,34 @@ struct task_struct___python {
 struct python_ctx {
 	const struct python_process *p;
 	struct python_thread *t;
-	__u64 id; /* of the search: pthread_self() */
+	__u64 id; /* of the search: the thread pointer */
 	__u64 sp;
 };
 
-/* pthread_self(), which CPython stores as thread_id: on x86-64 the FS base, with glibc and musl. */
+/* The thread pointer. arm64: as it was when another thread last ran here; a thread other than the first has it from its
+ * birth, the first sets it before main(). */
 static __always_inline __u64 python_self(void)
 {
-#if defined(__TARGET_ARCH_x86)
 	struct task_struct___python *task = (void *)bpf_get_current_task_btf();
 
+#if defined(__TARGET_ARCH_x86)
 	return task->thread.fsbase;
 #else
-	return 0; /* no process is in the map there */
+	return task->thread.uw.tp_value;
+#endif
+}
+
+/*
+ * CPython stores pthread_self() as thread_id. With glibc and musl that is the thread pointer on x86-64; on arm64 it lies
+ * below by the size of their struct pthread (glibc 2.36: 1,856 bytes, musl less), which no two threads' share.
+ */
+#define PYTHON_SELF_BYTES 4096
+static __always_inline bool python_is_self(__u64 thread_id, __u64 self)
+{
+#if defined(__TARGET_ARCH_x86)
+	return thread_id == self;
+#else
+	return self - thread_id < PYTHON_SELF_BYTES;
 #endif
 }
 
@@ -136,7 +157,7 @@ static long python_search_step(__u64 index, struct python_ctx *c)
 		return fault;
 	}
 	/* Other threads come and go meanwhile: what was found must belong where it was found. */
-	if (python_word(t->next_state, p->thread_id, &fault) == c->id &&
+	if (python_is_self(python_word(t->next_state, p->thread_id, &fault), c->id) &&
 	    python_word(t->next_state, p->thread_interp, &fault) == t->interp && !fault) {
 		t->state = t->next_state;
 		return 1;
@@ -189,7 +210,7 @@ static __always_inline bool python_state_holds(struct python_ctx *c)
 	bool fault = false;
 	__u64 prev, link;
 
-	if (!python_read_state(c) || python_state_word(t, p->thread_id) != c->id)
+	if (!python_read_state(c) || !python_is_self(python_state_word(t, p->thread_id), c->id))
 		return false;
 	prev = python_state_word(t, p->thread_prev);
 	link = prev ? python_word(prev, p->thread_next, &fault) : python_word(t->interp, p->interp_threads, &fault);

@@ -80,34 +80,16 @@ void errors_warn(struct errors *e, const char *file, int line, const char *fmt, 
 	va_end(ap);
 }
 
-/* One line stays one line and a terminal a terminal, whatever a file or its name holds. */
-static void errors_write_text(struct strbuf *sb, const char *s)
-{
-	while (*s) {
-		size_t n = 0;
-
-		while ((unsigned char)s[n] >= 0x80)
-			n++;
-		if (n > 0) {
-			text_escape(sb, s, n, 0);
-		} else {
-			strbuf_addc(sb, (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s);
-			n = 1;
-		}
-		s += n;
-	}
-}
-
 static void errors_write(struct strbuf *sb, const struct error *err)
 {
 	if (err->file) {
-		errors_write_text(sb, err->file);
+		text_one_line(sb, err->file);
 		if (err->line > 0)
 			strbuf_addf(sb, ":%d", err->line);
 		strbuf_adds(sb, ": ");
 	}
 	strbuf_adds(sb, err->is_warning ? "warning: " : "error: ");
-	errors_write_text(sb, err->text);
+	text_one_line(sb, err->text);
 	strbuf_addc(sb, '\n');
 }
 

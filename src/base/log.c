@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #define LOG_LINE_MAX 2048
 /* Secrets are looked for in so much: one that the line's end would cut is still whole here. */
@@ -129,14 +130,17 @@ void log_set_clean(void (*clean)(const char *text, struct strbuf *sb, void *user
 /* In place. Locked so that who takes the function back knows that it is not used any more. */
 static void clean_line(char *line, size_t size)
 {
-	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT, plain = STRBUF_INIT;
 
 	pthread_mutex_lock(&clean_lock);
-	if (clean_fn) {
+	if (clean_fn)
 		clean_fn(line, &sb, clean_userdata);
-		(void)snprintf(line, size, "%s", sb.error ? "a line is left out: out of memory" : strbuf_str(&sb));
-	}
+	else
+		strbuf_adds(&sb, line);
 	pthread_mutex_unlock(&clean_lock);
+	/* A terminal takes some characters beyond ASCII for commands too. */
+	text_one_line(&plain, strbuf_str(&sb));
+	(void)snprintf(line, size, "%s", sb.error || plain.error ? "a line is left out: out of memory" : strbuf_str(&plain));
 }
 
 static void _printf_(2, 0) write_line(int priority, const char *fmt, va_list ap)

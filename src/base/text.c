@@ -108,6 +108,23 @@ void text_escape(struct strbuf *sb, const void *data, size_t len, size_t max)
 	}
 }
 
+void text_one_line(struct strbuf *sb, const char *s)
+{
+	while (*s) {
+		size_t n = 0;
+
+		while ((unsigned char)s[n] >= 0x80)
+			n++;
+		if (n > 0) {
+			text_escape(sb, s, n, 0);
+		} else {
+			strbuf_addc(sb, (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s);
+			n = 1;
+		}
+		s += n;
+	}
+}
+
 void json_string(struct strbuf *sb, const char *s)
 {
 	const unsigned char *p = (const unsigned char *)s;

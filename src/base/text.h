@@ -15,6 +15,10 @@
  */
 void text_escape(struct strbuf *sb, const void *data, size_t len, size_t max);
 
+/* For words of ours with foreign ones in them, on a terminal or in a log: one line stays one line and a terminal a terminal.
+ * Control characters of ASCII become "?", all else that text_escape() would not let through \xNN; backslashes stay. */
+void text_one_line(struct strbuf *sb, const char *s);
+
 /* A JSON string with its quotes; input is any bytes, invalid UTF-8 becomes U+FFFD. All control characters and bidirectional
  * controls are written as \uXXXX. */
 void json_string(struct strbuf *sb, const char *s);

@@ -3,19 +3,18 @@
 #include "cmd/daemon.h"
 
 #include <errno.h>
-#include <linux/capability.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <systemd/sd-daemon.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/privilege.h"
 #include "cmd/daemon_internal.h"
 #include "proc/pid_namespace.h"
 #include "trace/calls.h"
@@ -182,19 +181,6 @@ static void random_cb(uint8_t ret[16], void *userdata)
 	memcpy(ret, words, 16);
 }
 
-/* With uprobe_multi nothing later needs CAP_SYS_ADMIN. Quietly kept where the call is refused. */
-static void drop_admin(void)
-{
-	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct c[2] = {};
-
-	if (syscall(SYS_capget, &h, c) < 0)
-		return;
-	c[CAP_SYS_ADMIN / 32].effective &= ~(1u << (CAP_SYS_ADMIN % 32));
-	c[CAP_SYS_ADMIN / 32].permitted &= ~(1u << (CAP_SYS_ADMIN % 32));
-	(void)syscall(SYS_capset, &h, c);
-}
-
 static int learn_cb(uint64_t key, const struct stack_path *path, void *userdata)
 {
 	return tracer_learn(((struct daemon *)userdata)->tracer, key, path);
@@ -324,8 +310,6 @@ static int start_tracing(struct daemon *d)
 	else
 		log_info("no process has loaded a GPU driver library yet: waiting for one");
 	daemon_driver_start(d);
-	if (tracer_is_multi(d->tracer))
-		drop_admin();
 	return 0;
 }
 
@@ -542,6 +526,7 @@ static int daemon_start(struct daemon *d)
 		log_error("cannot answer who asked: %s", strerror(-r));
 		return r;
 	}
+	daemon_give_up(d);
 	say_start(d);
 	daemon_adopt_end(d);
 	daemon_notify_status(d);
@@ -557,6 +542,7 @@ int daemon_run(const struct daemon_options *o)
 
 	(void)signal(SIGPIPE, SIG_IGN);
 	log_set_budget(LOG_LINES_PER_MINUTE);
+	privilege_seal();
 	/* A heap for each thread would keep what that thread alone has freed: 1 MiB more was resident. */
 	(void)mallopt(M_ARENA_MAX, 1);
 	d.started_ns = d.health_ns = d.sweep_ns = d.status_ns = clock_monotonic_ns();

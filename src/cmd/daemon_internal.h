@@ -183,6 +183,9 @@ void daemon_view_done(struct daemon *d);
 int daemon_metrics_start(struct daemon *d);
 void daemon_metrics_stop(struct daemon *d);
 
+/* daemon_privilege.c: of the main thread's capabilities those that the start alone needed. The others give up theirs. */
+void daemon_give_up(struct daemon *d);
+
 /* daemon_pools.c: members of the status */
 void daemon_pools_json(struct daemon *d, struct strbuf *sb);
 

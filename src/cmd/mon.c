@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/privilege.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
 #include "http/address.h"
@@ -279,6 +280,19 @@ static int add_signals(struct mon *m)
 	return r;
 }
 
+/* All that is left is to ask, and to answer strangers: the tracer, where it is our own, has been started. Files and a socket
+ * that are to be removed may lie in another user's folder. */
+static int give_up(const struct arguments *a)
+{
+	const bool has_files = a->textfile || (a->listen && strncmp(a->listen, "unix:", 5) == 0);
+	int r = privilege_keep(has_files ? PRIVILEGE(CAP_DAC_OVERRIDE) : 0);
+
+	privilege_seal();
+	if (r < 0)
+		log_error("capabilities that are not needed could not be given up: %s", strerror(-r));
+	return r;
+}
+
 static int serve(struct mon *m)
 {
 	_cleanup_(http_server_freep) struct http_server *http = NULL;
@@ -295,6 +309,8 @@ static int serve(struct mon *m)
 	if (r < 0)
 		log_error("cannot set up the event loop: %s", strerror(-r));
 	else
+		r = give_up(m->args);
+	if (r >= 0)
 		r = sd_event_loop(m->event);
 	remove_textfile(m);
 	return r;

@@ -69,7 +69,12 @@ int status_ask(const char *path, bool json, char **ret)
 			return errno == EAGAIN ? -ETIMEDOUT : -errno;
 		if (n == 0)
 			return sb.len ? strbuf_steal(&sb, ret) : -EBUSY;
+		/* Who listens there may be anybody. */
+		if (sb.len + (size_t)n > ANSWER_MAX)
+			return -E2BIG;
 		strbuf_add(&sb, part, (size_t)n);
+		if (sb.error)
+			return sb.error;
 	}
 }
 

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "base/privilege.h"
 #include "base/thread.h"
 #include "record/stack_lines.h"
 #include "rule/omit.h"
@@ -117,6 +118,7 @@ static void *work(void *userdata)
 	struct view_worker *w = userdata;
 	const uint64_t one = 1;
 
+	(void)privilege_keep(PRIVILEGE_FILES);
 	(void)pthread_mutex_lock(&w->lock);
 	while (!w->is_stopping) {
 		struct job *j = shift(&w->waiting);

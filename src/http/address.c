@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/units.h"
@@ -106,4 +107,38 @@ int http_address_parse(const char *text, struct http_address *ret, char reterr[H
 		return bad(reterr, "\"%s\" is no address: write an IP address of this host, \"localhost\", or \":%d\" for all "
 			   "addresses", ret->host, HTTP_PORT_DEFAULT);
 	return parse_port(text + len, ret, reterr);
+}
+
+bool http_address_is_local(const struct http_address *a)
+{
+	struct in6_addr in6;
+	struct in_addr in;
+
+	if (a->kind != HTTP_IP)
+		return a->kind == HTTP_LOCALHOST;
+	if (inet_pton(AF_INET, a->host, &in) == 1)
+		return ntohl(in.s_addr) >> 24 == IN_LOOPBACKNET;
+	return inet_pton(AF_INET6, a->host, &in6) == 1 && IN6_IS_ADDR_LOOPBACK(&in6);
+}
+
+bool http_host_is_local(const char *host)
+{
+	static const char local[] = ".localhost";
+	char name[256];
+	struct in_addr in;
+	size_t len;
+
+	if (!host || host[0] == '[') /* an IPv6 address, or no name at all */
+		return true;
+	len = strcspn(host, ":");
+	if (len >= sizeof(name))
+		return false;
+	memcpy(name, host, len);
+	/* The root of all names, which may be left out. */
+	if (len > 0 && name[len - 1] == '.')
+		len--;
+	name[len] = '\0';
+	if (!strchr(name, '.') || inet_pton(AF_INET, name, &in) == 1)
+		return true;
+	return len >= strlen(local) && strcasecmp(name + len - strlen(local), local) == 0;
 }

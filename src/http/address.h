@@ -4,6 +4,7 @@
 
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/un.h>
@@ -26,6 +27,15 @@ struct http_address {
 };
 
 #define HTTP_ADDRESS_ERROR_MAX 256
+
+/* Only programs of this host can connect. */
+bool http_address_is_local(const struct http_address *a);
+/*
+ * Whether a Host header (NULL: none was sent) can be that of a client that meant this host: an address, a name without a dot,
+ * or one that ends in "localhost". A page in a browser of this host can reach a local address under its own site's name, once
+ * its name server has been told to say so (DNS rebinding); that name has a dot.
+ */
+bool http_host_is_local(const char *host);
 
 /*
  * "localhost:2112", "10.0.0.1:2112", "[::1]:2112", ":2112" (all addresses), "unix:/path". Without a port it is 2112. Names

@@ -195,6 +195,7 @@ int http_server_new(sd_event *event, const char *listen, http_render_fn render, 
 		(void)snprintf(reterr, size, "cannot listen: %s", error);
 		return r;
 	}
+	s->is_local = http_address_is_local(&address);
 	s->mhd = mhd_load(reterr, size);
 	if (!s->mhd)
 		return -ENOENT;

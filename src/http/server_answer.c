@@ -190,6 +190,9 @@ enum MHD_Result http_answer(void *cls, struct MHD_Connection *mc, const char *ur
 		return MHD_NO;
 	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
 		return answer_text(c, mc, 405, TEXT, "only GET and HEAD\n");
+	if (c->server->is_local && !http_host_is_local(header(c, mc, "Host")))
+		return answer_text(c, mc, 403, TEXT, "this is for programs of this host: ask for \"localhost\" or an address; a proxy "
+						     "must send that as Host, or use a listener at unix:/PATH\n");
 	if (has_body(c, mc))
 		return answer_text(c, mc, 413, TEXT, "a request has no body here\n");
 	if (strcmp(url, "/metrics") == 0)

@@ -41,6 +41,7 @@ struct http_server {
 	struct http_listener listeners[HTTP_SOCKETS_MAX];
 	size_t listeners_len;
 	char *path; /* of a Unix socket, to be removed */
+	bool is_local; /* it listens on this host's loopback alone */
 	sd_event_source *timer;
 	struct http_connection *first, *last; /* the oldest first */
 	size_t connections;

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/privilege.h"
 #include "base/thread.h"
 #include "http/textfile.h"
 
@@ -28,6 +29,8 @@ static void *work(void *userdata)
 {
 	struct textfile_writer *w = userdata;
 
+	/* Its folder may be another user's. */
+	(void)privilege_keep(PRIVILEGE(CAP_DAC_OVERRIDE));
 	(void)pthread_mutex_lock(&w->lock);
 	while (!w->is_stopping) {
 		_cleanup_free_ char *data = TAKE_PTR(w->data);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/map64.h"
+#include "base/privilege.h"
 #include "base/thread.h"
 #include "proc/span.h"
 
@@ -247,6 +248,7 @@ static void *look_thread(void *userdata)
 {
 	struct container_names *c = userdata;
 
+	(void)privilege_keep(PRIVILEGE(CAP_DAC_READ_SEARCH));
 	(void)pthread_mutex_lock(&c->lock);
 	while (!c->is_stopping) {
 		struct entry *e = shift(c);

@@ -9,6 +9,7 @@
 #include <sys/timerfd.h>
 
 #include "base/clock.h"
+#include "base/privilege.h"
 #include "base/thread.h"
 #include "proc/drm.h"
 #include "proc/nvml_snapshot.h"
@@ -365,6 +366,7 @@ static void *nvml_thread(void *arg)
 	struct nvml_rounds ok = { .n = NULL };
 	uint64_t start_ns;
 
+	(void)privilege_keep(PRIVILEGE_READ);
 	do
 		start_ns = clock_monotonic_ns();
 	while (nvml_sleep(s, start_ns, nvml_round(s, &ok, start_ns)));

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/map64.h"
+#include "base/privilege.h"
 #include "base/thread.h"
 #include "proc/span.h"
 
@@ -234,6 +235,7 @@ static void *lookup_thread(void *userdata)
 {
 	struct user_names *u = userdata;
 
+	(void)privilege_keep(0);
 	(void)pthread_mutex_lock(&u->lock);
 	while (!u->is_stopping) {
 		char *name = NULL;

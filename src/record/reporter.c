@@ -10,6 +10,7 @@
 #include "bpf/event.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/privilege.h"
 #include "base/thread.h"
 #include "proc/procfs.h"
 #include "record/budget.h"
@@ -24,8 +25,9 @@
 #define RESOLVE_SLICE_NS (50 * NSEC_PER_MSEC)
 /* Of our own, where the caller shares none. */
 #define OBJECTS_MAX 512
-/* Files of the traced that no stack lay in for so long are closed: they keep disk space and mounts busy. */
-#define TRIM_IDLE_NS (3600 * NSEC_PER_SEC)
+/* Files of the traced that no stack lay in for so long are closed: they keep disk space (of images and builds that were
+ * deleted since) and mounts busy. What is needed again is opened again, by map_files where its process lives. */
+#define TRIM_IDLE_NS (600 * NSEC_PER_SEC)
 #define TRIM_INTERVAL_NS (60 * NSEC_PER_SEC)
 /* A receiver that restarts is back within moments. One that stays away is asked less and less often, and told of. */
 #define RETRY_MIN_NS (50 * NSEC_PER_MSEC)
@@ -219,6 +221,7 @@ static void *builder_thread(void *userdata)
 	struct reporter *r = userdata;
 	uint64_t trim_ns = clock_monotonic_ns() + TRIM_INTERVAL_NS;
 
+	(void)privilege_keep(PRIVILEGE_FILES);
 	pthread_mutex_lock(&r->lock);
 	while (!r->is_abandoned) {
 		uint64_t due = budget_due_ns(&r->budget);
@@ -392,6 +395,7 @@ static void *writer_thread(void *userdata)
 {
 	struct reporter *r = userdata;
 
+	(void)privilege_keep(0);
 	pthread_mutex_lock(&r->lock);
 	while (!r->is_abandoned) {
 		struct record *rec;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/privilege.h"
 #include "base/strbuf.h"
 #include "base/thread.h"
 #include "record/record.h"
@@ -276,6 +277,7 @@ static void *out_thread(void *userdata)
 	struct recorder_out *out = userdata;
 	uint64_t flush_ns = clock_monotonic_ns() + FLUSH_NS;
 
+	(void)privilege_keep(0);
 	pthread_mutex_lock(&out->lock);
 	for (;;) {
 		bool has_work = do_one(out, &flush_ns);

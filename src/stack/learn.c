@@ -5,11 +5,11 @@
 #include <string.h>
 
 #define COPY_WORDS (STACK_COPY_MAX / 8)
-/* Registers the unwinder may name, by x86-64's DWARF numbers; on arm64 it names 6 alone, meaning x29. */
+/* Registers the unwinder may name, by DWARF's numbers of the machine. */
 #define REGISTER_BP 6
-#define REGISTERS (1u << 3 | 1u << REGISTER_BP | 0xfu << 12)
 #define REGISTER_X29 29
 #define REGISTER_X30 30
+#define REGISTERS (1u << 3 | 1u << REGISTER_BP | 0xfu << 12 | 1u << REGISTER_X29 | 1u << REGISTER_X30)
 
 /* Bit n: the word at 8 * n bytes from sp. Both kinds come in any order and more than once. */
 struct slots {
@@ -93,7 +93,7 @@ static uint32_t registers_of(const struct event_stack *raw, const struct unwound
 {
 	if (!has_link(raw, u))
 		return u->register_mask;
-	return 1u << REGISTER_X30 | (u->register_mask >> REGISTER_BP & 1) << REGISTER_X29;
+	return 1u << REGISTER_X30 | u->register_mask;
 }
 
 bool learn_word(const struct event_stack *raw, uint16_t slot, uint64_t *ret)

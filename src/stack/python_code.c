@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/map64.h"
 #include "base/strbuf.h"
 #include "stack/python_lines.h"
@@ -30,6 +31,7 @@ struct code { /* what it takes to name any frame of one code object */
 	char *function, *file;
 	uint8_t *table;
 	size_t table_len;
+	uint64_t used_ns; /* monotonic */
 	struct code *newer, *older;
 };
 
@@ -64,6 +66,7 @@ static void detach(struct python_codes *c, struct code *k)
 
 static void put_first(struct python_codes *c, struct code *k)
 {
+	k->used_ns = clock_monotonic_ns();
 	k->older = c->newest;
 	*(c->newest ? &c->newest->newer : &c->oldest) = k;
 	c->newest = k;
@@ -96,6 +99,12 @@ void python_codes_free(struct python_codes *c)
 		drop(c, c->oldest);
 	map64_done(&c->by_key);
 	free(c);
+}
+
+void python_codes_trim(struct python_codes *c, uint64_t before_ns)
+{
+	while (c->oldest && c->oldest->used_ns < before_ns)
+		drop(c, c->oldest);
 }
 
 static uint64_t word_at(const uint8_t *raw, uint16_t offset)

@@ -22,6 +22,8 @@ struct python_codes;
 int python_codes_new(size_t max_bytes, struct python_codes **ret);
 void python_codes_free(struct python_codes *c);
 DEFINE_CLEANUP(struct python_codes, python_codes_free)
+/* Forgets what no frame lay in since before_ns (monotonic): where processes come and go it would be those that have gone. */
+void python_codes_trim(struct python_codes *c, uint64_t before_ns);
 
 /* UTF-8 but for bytes of file names that never were; hostile: escape them. Borrowed until the next call. */
 struct python_name {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The layouts. 3.9 to 3.12: offsetof() compiled against the internal headers of 3.9.18, 3.10.13, 3.11.7 and 3.12.1,
- * x86-64; internals do not change within a minor version. 3.13 and 3.14 begin _PyRuntime with a table of their own
- * offsets, whose shape is fixed within a minor version: what it has is taken from there, the rest is of 3.13.0 and
- * 3.14.0.
+ * x86-64, and the same on arm64, where only what lies behind a mutex moves, and nothing of these does (3.11 was run there);
+ * internals do not change within a minor version. 3.13 and 3.14 begin _PyRuntime with a table of their own offsets, whose
+ * shape is fixed within a minor version: what it has is taken from there, the rest is of 3.13.0 and 3.14.0.
  */
 #include <errno.h>
 #include <stdbool.h>

@@ -114,9 +114,6 @@ int python_find(const struct memory *m, uint32_t serial, struct python_info *ret
 	size_t len;
 	int r, checked;
 
-#ifndef __x86_64__
-	return -EOPNOTSUPP;
-#endif
 	fd = proc_open(m->proc_root, m->pid);
 	if (fd < 0)
 		return fd;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where CPython 3.9 to 3.14 keeps its things, in x86-64 builds without special options: each minor version has its own
+ * Where CPython 3.9 to 3.14 keeps its things, in builds for x86-64 and arm64 without special options: each minor version has its own
  * layout. From 3.13 on the interpreter itself publishes most of it. Free-threaded builds are not supported.
  */
 #pragma once

@@ -19,6 +19,9 @@
 #define PYTHON_SHARE 20
 /* Symbols of the interpreter's file looked at. */
 #define EVAL_SYMBOLS_MAX 8000000
+/* Names of code that no stack lay in for so long are read again when one does. The texts that are kept with stacks of a
+ * process are its own, and last as long as it. */
+#define CODES_IDLE_NS (600 * NSEC_PER_SEC)
 
 int resolve_tell_python(struct resolve *rs, uint32_t pid, const struct python_process *p)
 {
@@ -329,6 +332,7 @@ static bool is_there(struct resolve *rs, const struct resolve_process *p)
 void resolve_sweep(struct resolve *rs)
 {
 	_cleanup_free_ struct resolve_process **gone = calloc(rs->processes.len + 1, sizeof(*gone));
+	const uint64_t now_ns = clock_monotonic_ns();
 	size_t iter = 0, n = 0;
 	void *value;
 
@@ -343,6 +347,7 @@ void resolve_sweep(struct resolve *rs)
 	}
 	for (size_t i = 0; i < n; i++)
 		drop(rs, gone[i]);
+	python_codes_trim(rs->codes, now_ns > CODES_IDLE_NS ? now_ns - CODES_IDLE_NS : 0);
 }
 
 int resolve_init(struct resolve *rs, const struct resolver_options *o)

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/map64.h"
+#include "base/privilege.h"
 #include "base/thread.h"
 #include "stack/resolve.h"
 
@@ -198,6 +199,7 @@ static void *resolver_thread(void *userdata)
 	uint64_t sweep_ns = clock_monotonic_ns() + SWEEP_NS, due_ns = UINT64_MAX;
 	bool is_changed = false;
 
+	(void)privilege_keep(PRIVILEGE_LEARN);
 	pthread_mutex_lock(&r->lock);
 	while (!r->is_stopping) {
 		struct job *j = jobs_pop(&r->todo);

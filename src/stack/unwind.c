@@ -8,17 +8,6 @@
 
 #define EXPR_MAX 1024
 
-/* Kept across calls: rbx, rbp, r12-r15. */
-#define SAVED_REGISTERS (1u << CFI_BX | 1u << CFI_BP | 0xfu << CFI_R12)
-
-#if defined(__x86_64__)
-#define HAS_RULES true
-#define HAS_LINK_REGISTER false
-#else
-#define HAS_RULES false /* the reader knows the registers of x86-64 only */
-#define HAS_LINK_REGISTER true
-#endif
-
 /* A signed return address has its signature above the address (arm64). User addresses have 48 bits; larger ones are
  * given only to a process that asks for them. */
 #define LINK_ADDRESS_MASK ((UINT64_C(1) << 48) - 1)
@@ -65,7 +54,7 @@ int unwinder_new(struct objects *objects, const struct unwinder_limits *limits, 
 	r = unwind_cache_init(&u->cache, objects, limits);
 	if (r < 0)
 		return r;
-	u->has_rules = HAS_RULES && !limits->frame_pointers_only;
+	u->has_rules = !limits->frame_pointers_only;
 	u->work = limits->work;
 	u->depth = limits->depth ? limits->depth : 1;
 	u->frames = calloc(u->depth, sizeof(*u->frames));
@@ -161,11 +150,12 @@ static void note_register(struct walk *w, unsigned int reg)
 	if (v->stored_at)
 		note_address_slot(w, v->stored_at);
 	else if (v->is_initial && reg != CFI_SP && reg != CFI_RA)
-		w->out->register_mask |= 1u << reg;
+		w->out->register_mask |= 1u << cfi_dwarf(reg);
 }
 
-static bool expr_register(void *userdata, unsigned int reg, uint64_t *ret)
+static bool expr_register(void *userdata, unsigned int dwarf, uint64_t *ret)
 {
+	const unsigned int reg = cfi_register(dwarf);
 	struct walk *w = userdata;
 
 	if (reg >= CFI_REGISTERS || !(w->known & 1u << reg))
@@ -255,7 +245,7 @@ static int find_register(struct walk *w, const struct mapping *m, const struct c
 			 uint64_t cfa, struct value *ret)
 {
 	const struct cfi_rule *rule = &row->regs[reg];
-	const bool is_kept = rule->kind == CFI_SAME || (rule->kind == CFI_UNSPECIFIED && (SAVED_REGISTERS >> reg & 1));
+	const bool is_kept = rule->kind == CFI_SAME || (rule->kind == CFI_UNSPECIFIED && (CFI_SAVED >> reg & 1));
 	struct value v = {};
 	bool is_stored = false;
 	int r;
@@ -331,6 +321,12 @@ static enum step apply_failed(struct walk *w, int r, enum unwind_reason *ret_rea
 	return step == STEP_NO_ROW ? STEP_END : step;
 }
 
+/* A caller's stack pointer. Only what called nothing yet may have no frame, where a call leaves nothing on the stack. */
+static bool is_up(struct walk *w, uint64_t sp)
+{
+	return sp > w->regs[CFI_SP].v || (sp == w->regs[CFI_SP].v && MACHINE_HAS_LINK && last_frame(w)->is_exact);
+}
+
 /* Computes the caller's registers. */
 static enum step apply_row(struct walk *w, const struct mapping *m, const struct cfi_row *row,
 			   enum unwind_reason *reason)
@@ -357,7 +353,7 @@ static enum step apply_row(struct walk *w, const struct mapping *m, const struct
 		*reason = reason_outside(w, cfa);
 		return STEP_END;
 	}
-	if (cfa <= w->regs[CFI_SP].v) {
+	if (!is_up(w, cfa)) {
 		*reason = UNWIND_LOOP;
 		return STEP_END;
 	}
@@ -374,11 +370,13 @@ static enum step apply_row(struct walk *w, const struct mapping *m, const struct
 			missed_as = w->missed_as;
 	}
 	w->missed_as = missed_as;
-	if (regs[CFI_SP].v <= w->regs[CFI_SP].v) {
+	if (!is_up(w, regs[CFI_SP].v)) {
 		*reason = UNWIND_LOOP;
 		return STEP_END;
 	}
 	frame->cfa = cfa;
+	if (w->has_link)
+		regs[CFI_RA].v &= LINK_ADDRESS_MASK;
 	if (regs[CFI_RA].stored_at)
 		frame->return_slot = (uint32_t)(regs[CFI_RA].stored_at - w->s->sp);
 	memcpy(w->regs, regs, sizeof(regs));
@@ -396,8 +394,8 @@ static void apply_simple(struct walk *w, uint64_t cfa, uint64_t ra, const struct
 	frame->return_slot = (uint32_t)(cfa - 8 - w->s->sp);
 	w->regs[CFI_RA] = (struct value){ .v = ra, .stored_at = cfa - 8 };
 	w->regs[CFI_SP] = (struct value){ .v = cfa };
-	w->known &= SAVED_REGISTERS;
-	w->missed &= SAVED_REGISTERS;
+	w->known &= CFI_SAVED;
+	w->missed &= CFI_SAVED;
 	if (new_bp)
 		w->regs[CFI_BP] = *new_bp;
 	w->known |= 1u << CFI_RA | 1u << CFI_SP;
@@ -436,8 +434,10 @@ static void apply_record(struct walk *w, const struct value *next, uint64_t ra)
 	note_register(w, CFI_BP);
 	apply_simple(w, bp + 16, ra, next);
 	w->known &= 1u << CFI_BP | 1u << CFI_SP | 1u << CFI_RA;
-	if (w->has_link)
+	if (w->has_link && !w->u->has_rules)
 		frame->cfa = next->v >= bp + 16 && in_copy(w, next->v, 0) ? next->v : 0;
+	if (w->has_link)
+		w->known &= ~(1u << CFI_SP); /* it is not below that */
 	frame->is_guessed = true;
 }
 
@@ -469,6 +469,7 @@ static enum step apply_entry(struct walk *w, enum unwind_reason *reason)
 	if (w->has_link) {
 		last_frame(w)->cfa = w->s->sp;
 		w->regs[CFI_RA].v = w->s->lr & LINK_ADDRESS_MASK;
+		w->known &= ~CFI_LINK;
 		return STEP_ON;
 	}
 	if (!read_stack(w, w->s->sp, 8, &ra)) {
@@ -560,28 +561,20 @@ static bool is_code(struct walk *w, uint64_t ra, enum unwind_reason *reason)
 	return m != NULL;
 }
 
-static void set_initial(struct walk *w, unsigned int reg, uint64_t v)
-{
-	w->regs[reg] = (struct value){ .v = v, .is_initial = true };
-	w->known |= 1u << reg;
-}
-
 int unwind(struct unwinder *u, const struct raw_stack *s, struct unwound *ret)
 {
 	struct unwound out = { .frames = u->frames };
 	struct walk w = { .u = u, .s = s, .out = &out, .work = u->work };
+	uint64_t regs[CFI_REGISTERS];
 
-	w.has_link = !u->has_rules && (HAS_LINK_REGISTER || s->lr);
+	w.has_link = MACHINE_HAS_LINK || (!u->has_rules && s->lr);
 	if (s->copy_len >= UNWIND_NO_SLOT)
 		return -E2BIG;
-	set_initial(&w, CFI_RA, s->ip);
-	set_initial(&w, CFI_SP, s->sp);
-	set_initial(&w, CFI_BP, s->bp);
-	set_initial(&w, CFI_BX, s->bx);
-	set_initial(&w, CFI_R12, s->r12);
-	set_initial(&w, CFI_R13, s->r13);
-	set_initial(&w, CFI_R14, s->r14);
-	set_initial(&w, CFI_R15, s->r15);
+	w.known = machine_registers(s, regs);
+	for (unsigned int reg = 0; reg < CFI_REGISTERS; reg++) {
+		if (w.known >> reg & 1)
+			w.regs[reg] = (struct value){ .v = regs[reg], .is_initial = true };
+	}
 	add_frame(&w, s->ip, true);
 
 	while (step_up(&w, &out.reason) == STEP_ON && is_code(&w, w.regs[CFI_RA].v, &out.reason)) {

@@ -28,7 +28,7 @@ struct unwinder_limits {
 	uint32_t depth;	    /* frames */
 	size_t index_bytes; /* search tables made for files that come without one, all together */
 	uint64_t work;	    /* bytes of a hostile file looked at for one stack */
-	bool frame_pointers_only; /* no rules are read; always so on other machines than x86-64 */
+	bool frame_pointers_only; /* no rules are read */
 };
 #define UNWINDER_LIMITS_DEFAULT                                                                                        \
 	{ .files = 512, .rows = 8192, .depth = 512, .index_bytes = 16u << 20, .work = 64u << 20 }
@@ -78,7 +78,8 @@ enum unwind_reason {
 struct unwound_frame {
 	uint64_t pc;
 	uint64_t cfa; /* stack address just above the frame's return address; 0 = not known. Grows from frame to frame.
-			 arm64, where that lies at the bottom of a frame: where the caller's frame pointer points */
+			 arm64, with frame_pointers_only, as that lies at the bottom of a frame: where the caller's frame
+			 pointer points */
 	uint32_t return_slot; /* offset in the copy of the return address, which is the next frame's pc (on arm64 with a
 				 signature in its upper bits); UNWIND_NO_SLOT = there was none in the stack */
 	bool is_exact;	/* pc is the instruction itself (innermost, or interrupted by a signal), not a return address:
@@ -103,11 +104,10 @@ struct unwound {
 	uint32_t address_slots[UNWOUND_ADDRESS_SLOTS_MAX];
 	size_t address_slot_count;
 	bool has_more_slots;	/* than there was room for */
-	uint32_t register_mask; /* bit n: DWARF register n as the probe took it (3 bx, 6 bp, 12-15) */
+	uint32_t register_mask; /* bit n: DWARF register n as the probe took it (3 bx, 6 bp, 12-15; arm64: 29, 30) */
 };
 
-/* objects: a reference is taken. 0 or -ENOMEM. On other machines than x86-64 callers are found by frame pointers alone,
- * which arm64's compilers keep unless told otherwise. */
+/* objects: a reference is taken. 0 or -ENOMEM. */
 int unwinder_new(struct objects *objects, const struct unwinder_limits *limits, struct unwinder **ret);
 void unwinder_free(struct unwinder *u);
 DEFINE_CLEANUP(struct unwinder, unwinder_free)

@@ -165,6 +165,9 @@ static int find_row(struct unwind_cache *c, const struct cache_object *ob, uint6
 		return -ENOENT;
 	before = cfi_index_bytes(f->cfi);
 	r = cfi_find(f->cfi, ob->elf, vaddr, work, ret);
+	/* Returned to is what lies behind the offset. */
+	if (r == -ENOENT)
+		r = cfi_find_signal(ob->elf, offset + 1, ret);
 	c->index_bytes += cfi_index_bytes(f->cfi) - before;
 	bound_index(c, f);
 	return r;

@@ -156,7 +156,7 @@ int cfi_entry_read(const struct elf_file *f, uint64_t vaddr, uint64_t *work, str
 }
 
 /* z: length of the data, L: encoding of what FDEs have for exceptions, P: personality, R: encoding of addresses in
- * FDEs, S: signal frame, B: arm64 keys. */
+ * FDEs, S: signal frame, B and G: arm64's keys and memory tags. */
 static int parse_augmentation(const char *letters, struct bytes *b, struct cfi_cie *cie)
 {
 	struct bytes data = *b;
@@ -179,7 +179,7 @@ static int parse_augmentation(const char *letters, struct bytes *b, struct cfi_c
 			(void)cfi_pointer(&data, bytes_u8(&data) & 0x0f, 0, 0);
 		else if (*l == 'S')
 			cie->is_signal = true;
-		else if (*l != 'B')
+		else if (*l != 'B' && *l != 'G')
 			return -EBADMSG;
 	}
 	return data.is_bad ? -EBADMSG : 0;
@@ -206,12 +206,29 @@ int cfi_cie_parse(const struct cfi_entry *e, struct cfi_cie *ret)
 	cie.code_align = bytes_uleb(&b);
 	cie.data_align = bytes_sleb(&b);
 	ra = version == 1 ? bytes_u8(&b) : bytes_uleb(&b);
-	if (b.is_bad || ra != CFI_RA || parse_augmentation(letters, &b, &cie) < 0)
+	if (b.is_bad || ra != CFI_DWARF_RA || parse_augmentation(letters, &b, &cie) < 0)
 		return -EBADMSG;
 	cie.program = b;
 	cie.program_vaddr = e->body_vaddr + (uint64_t)(b.p - e->body.p);
 	*ret = cie;
 	return 0;
+}
+
+/* The caller goes on where the link register leads: one that is not saved yet is still that. What the caller has in the
+ * register itself is of no use, a call changes it; only a signal does not. */
+static void take_link(struct cfi_row *row)
+{
+#if defined(__aarch64__)
+	const struct cfi_rule link = row->regs[CFI_LR];
+
+	row->regs[CFI_RA] = link.kind == CFI_UNSPECIFIED || link.kind == CFI_SAME ?
+				    (struct cfi_rule){ .kind = CFI_REGISTER, .reg = CFI_LR } :
+				    link;
+	if (!row->is_signal)
+		row->regs[CFI_LR] = (struct cfi_rule){ .kind = CFI_UNDEFINED };
+#else
+	(void)row;
+#endif
 }
 
 /* Runs the CIE's and the FDE's program for vaddr. */
@@ -249,6 +266,7 @@ static int run_fde(const struct cfi_cie *cie, const struct cfi_entry *fde, uint6
 		return r;
 	if (row.cfa.kind == CFI_UNSPECIFIED)
 		return -EBADMSG;
+	take_link(&row);
 	*ret = row;
 	return 0;
 }
@@ -498,4 +516,29 @@ int cfi_expression(const struct cfi_row *row, const struct cfi_rule *rule, const
 		return -EBADMSG;
 	n = cfi_read(f, row->fde_vaddr + (uint64_t)(int64_t)rule->value, buf, rule->expr_len, &work);
 	return n == rule->expr_len ? n : -EBADMSG;
+}
+
+int cfi_find_signal(const struct elf_file *f, uint64_t offset, struct cfi_row *ret)
+{
+#if defined(__aarch64__)
+	/* mov x8, #139 (rt_sigreturn); svc #0 */
+	static const uint8_t code[] = { 0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4 };
+	/* At sp lies struct rt_sigframe: 128 bytes of siginfo, in the ucontext behind it the registers x0, ... at 184. */
+	const int32_t regs = 128 + 184;
+	uint8_t have[sizeof(code)];
+
+	if (offset % 4 != 0 || elf_read_at(f, have, sizeof(have), offset) != (ssize_t)sizeof(have) ||
+	    memcmp(have, code, sizeof(code)) != 0)
+		return -ENOENT;
+	*ret = (struct cfi_row){
+		.cfa = { .kind = CFI_AT_REGISTER, .reg = CFI_SP, .value = regs + 31 * 8 },
+		.regs[CFI_BP] = { .kind = CFI_AT_REGISTER, .reg = CFI_SP, .value = regs + 29 * 8 },
+		.regs[CFI_LR] = { .kind = CFI_AT_REGISTER, .reg = CFI_SP, .value = regs + 30 * 8 },
+		.regs[CFI_RA] = { .kind = CFI_AT_REGISTER, .reg = CFI_SP, .value = regs + 32 * 8 },
+		.is_signal = true,
+	};
+	return 0;
+#else
+	return -ENOENT;
+#endif
 }

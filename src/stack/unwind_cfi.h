@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Call frame information of one file: for a code address, the rules that lead to the caller's registers. x86-64. */
+/* Call frame information of one file: for a code address, the rules that lead to the caller's registers. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,19 +9,7 @@
 #include "base/cleanup.h"
 #include "stack/elf_file.h"
 #include "stack/unwind_bytes.h"
-
-/* DWARF's numbers. */
-enum {
-	CFI_BX = 3,
-	CFI_BP = 6,
-	CFI_SP = 7,
-	CFI_R12 = 12,
-	CFI_R13,
-	CFI_R14,
-	CFI_R15,
-	CFI_RA, /* the return address, as a register */
-	CFI_REGISTERS,
-};
+#include "stack/unwind_machine.h"
 
 enum cfi_rule_kind {
 	CFI_UNSPECIFIED,   /* what the calling convention says */
@@ -61,6 +49,9 @@ DEFINE_CLEANUP(struct cfi, cfi_free)
  * usable there), -ENOBUFS (work used up), -ENOMEM.
  */
 int cfi_find(struct cfi *c, const struct elf_file *f, uint64_t vaddr, uint64_t *work, struct cfi_row *ret);
+/* arm64: the row of what returns from a signal handler, at this offset of the file. It has no information, so that all
+ * unwinders know it by its two instructions. 0 or -ENOENT; elsewhere always that. */
+int cfi_find_signal(const struct elf_file *f, uint64_t offset, struct cfi_row *ret);
 /* Bytes of a rule's expression, at most max. Length or -EBADMSG. */
 int cfi_expression(const struct cfi_row *row, const struct cfi_rule *rule, const struct elf_file *f, uint8_t *buf,
 		   size_t max);

@@ -12,6 +12,13 @@
 #define DW_CFA_GNU_negative_offset_extended 0x2f
 #endif
 
+#ifndef DW_CFA_AARCH64_negate_ra_state
+#define DW_CFA_AARCH64_negate_ra_state 0x2d
+#endif
+#ifndef DW_CFA_AARCH64_negate_ra_state_with_pc
+#define DW_CFA_AARCH64_negate_ra_state_with_pc 0x2c
+#endif
+
 struct machine {
 	const struct cfi_program *program;
 	struct bytes code;
@@ -42,22 +49,26 @@ static int64_t factored(struct machine *m, int64_t v)
 	return product;
 }
 
-/* Vector and other registers are in no rule that we follow. */
-static void set_rule(struct machine *m, uint64_t reg, struct cfi_rule rule)
+/* Vector and other registers are in no rule that we follow. dwarf, here and below: a register by DWARF's number. */
+static void set_rule(struct machine *m, uint64_t dwarf, struct cfi_rule rule)
 {
+	const unsigned int reg = cfi_register(dwarf);
+
 	if (reg < CFI_REGISTERS)
 		m->row->regs[reg] = rule;
 }
 
-static void set_offset(struct machine *m, uint64_t reg, enum cfi_rule_kind kind, int64_t factor)
+static void set_offset(struct machine *m, uint64_t dwarf, enum cfi_rule_kind kind, int64_t factor)
 {
-	set_rule(m, reg, (struct cfi_rule){ .kind = kind, .value = narrow(m, factored(m, factor)) });
+	set_rule(m, dwarf, (struct cfi_rule){ .kind = kind, .value = narrow(m, factored(m, factor)) });
 }
 
-static void restore(struct machine *m, uint64_t reg)
+static void restore(struct machine *m, uint64_t dwarf)
 {
+	const unsigned int reg = cfi_register(dwarf);
+
 	if (reg < CFI_REGISTERS)
-		set_rule(m, reg, m->initial.regs[reg]);
+		m->row->regs[reg] = m->initial.regs[reg];
 }
 
 static void advance(struct machine *m, uint64_t units)
@@ -90,10 +101,10 @@ static struct cfi_rule expression(struct machine *m, bool is_stored)
 		return (struct cfi_rule){ .kind = CFI_UNDEFINED };
 	}
 	op = bytes_u8(&b);
-	if (op >= DW_OP_breg0 && op < DW_OP_breg0 + CFI_REGISTERS) {
+	if (op >= DW_OP_breg0 && op <= DW_OP_breg31 && cfi_register(op - DW_OP_breg0) < CFI_REGISTERS) {
 		offset = bytes_sleb(&b);
 		if (!b.is_bad && offset >= INT32_MIN && offset <= INT32_MAX) {
-			const uint8_t reg = op - DW_OP_breg0;
+			const uint8_t reg = (uint8_t)cfi_register(op - DW_OP_breg0);
 			const int32_t value = (int32_t)offset;
 
 			if (b.p == b.end)
@@ -107,19 +118,24 @@ static struct cfi_rule expression(struct machine *m, bool is_stored)
 				  .value = narrow(m, (int64_t)(vaddr - m->row->fde_vaddr)) };
 }
 
-static void define_cfa(struct machine *m, uint64_t reg, int64_t offset)
+/* One that no rule leads through is never known. */
+static void set_cfa(struct machine *m, unsigned int reg, int64_t offset)
 {
-	if (reg >= CFI_REGISTERS)
-		m->is_bad = true;
 	m->row->cfa = (struct cfi_rule){ .kind = CFI_REGISTER, .reg = (uint8_t)reg, .value = narrow(m, offset) };
 }
 
+static void define_cfa(struct machine *m, uint64_t dwarf, int64_t offset)
+{
+	if (dwarf > CFI_DWARF_MAX)
+		m->is_bad = true;
+	set_cfa(m, cfi_register(dwarf), offset);
+}
+
 /* Half of a definition, which only a "register + offset" can take. */
-static void change_cfa(struct machine *m, uint64_t reg, int64_t offset)
+static void need_plain_cfa(struct machine *m)
 {
 	if (m->row->cfa.kind != CFI_REGISTER)
 		m->is_bad = true;
-	define_cfa(m, reg, offset);
 }
 
 static bool location_op(struct machine *m, uint8_t op)
@@ -143,6 +159,11 @@ static bool location_op(struct machine *m, uint8_t op)
 			m->is_reached = true;
 		m->location = to;
 		return true;
+#if defined(__aarch64__)
+	case DW_CFA_AARCH64_negate_ra_state: /* whether return addresses are signed: the signature is dropped anyway */
+	case DW_CFA_AARCH64_negate_ra_state_with_pc:
+		return true;
+#endif
 	case DW_CFA_GNU_args_size: /* for throwing only */
 		return (void)bytes_uleb(&m->code), true;
 	case DW_CFA_remember_state:
@@ -174,11 +195,11 @@ static bool cfa_op(struct machine *m, uint8_t op)
 		reg = bytes_uleb(&m->code);
 		return define_cfa(m, reg, factored(m, bytes_sleb(&m->code))), true;
 	case DW_CFA_def_cfa_register:
-		return change_cfa(m, bytes_uleb(&m->code), m->row->cfa.value), true;
+		return need_plain_cfa(m), define_cfa(m, bytes_uleb(&m->code), m->row->cfa.value), true;
 	case DW_CFA_def_cfa_offset:
-		return change_cfa(m, m->row->cfa.reg, (int64_t)bytes_uleb(&m->code)), true;
+		return need_plain_cfa(m), set_cfa(m, m->row->cfa.reg, (int64_t)bytes_uleb(&m->code)), true;
 	case DW_CFA_def_cfa_offset_sf:
-		return change_cfa(m, m->row->cfa.reg, factored(m, bytes_sleb(&m->code))), true;
+		return need_plain_cfa(m), set_cfa(m, m->row->cfa.reg, factored(m, bytes_sleb(&m->code))), true;
 	case DW_CFA_def_cfa_expression:
 		m->row->cfa = expression(m, false);
 		return true;
@@ -190,7 +211,7 @@ static bool cfa_op(struct machine *m, uint8_t op)
 static bool register_op(struct machine *m, uint8_t op)
 {
 	const uint64_t reg = bytes_uleb(&m->code);
-	uint64_t other;
+	unsigned int other;
 
 	switch (op) {
 	case DW_CFA_offset_extended:
@@ -210,8 +231,9 @@ static bool register_op(struct machine *m, uint8_t op)
 	case DW_CFA_same_value:
 		return set_rule(m, reg, (struct cfi_rule){ .kind = CFI_SAME }), true;
 	case DW_CFA_register:
-		other = bytes_uleb(&m->code);
-		if (other < CFI_REGISTERS)
+		other = cfi_register(bytes_uleb(&m->code));
+		/* A return address in another register (arm64's mcount) is not known, but it is not lost. */
+		if (other < CFI_REGISTERS || MACHINE_HAS_LINK)
 			set_rule(m, reg, (struct cfi_rule){ .kind = CFI_REGISTER, .reg = (uint8_t)other });
 		else
 			set_rule(m, reg, (struct cfi_rule){ .kind = CFI_UNDEFINED });

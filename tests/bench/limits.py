@@ -13,8 +13,8 @@ MIB = 1 << 20
 
 
 class Many:
-    def __init__(self, b, mode, *args):
-        self.p = subprocess.Popen([b.FAKE + "/work_many", mode, *map(str, args)], stdin=subprocess.PIPE,
+    def __init__(self, b, mode, *args, program=None):
+        self.p = subprocess.Popen([program or b.FAKE + "/work_many", mode, *map(str, args)], stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, text=True)
 
     def said(self):

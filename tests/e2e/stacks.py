@@ -196,7 +196,7 @@ def check_chain(case, s, chain, what, is_whole=True):
 def frame_differs(frame, path, address, is_exact, main):
     """Why a frame is not what the process's own unwinder says: this address in this file ("" = the program itself)."""
     path = path or main
-    module = os.path.basename(path)
+    module = "[vdso]" if path == "linux-vdso.so.1" else os.path.basename(path)
     is_ours = path.startswith(BUILT + "/") or path == main
     if frame.module != module:
         return f"{frame} is not in {module}"

@@ -12,6 +12,12 @@
 #include <stdint.h>
 
 #define FAKE_GPU_MAX 8
+/* Of a program's addresses, as the kernel gives them out. */
+#if defined(__aarch64__)
+#define USER_ADDRESS_BITS 48
+#else
+#define USER_ADDRESS_BITS 47
+#endif
 #define FAKE_GPU_SLOTS 1024
 #define FAKE_GPU_CLASSES 9 /* as enum mem_class in bpf/event.h */
 

@@ -23,7 +23,7 @@ static uint64_t capacity;
 
 bool out_is_plausible(const volatile void *p)
 {
-	return (uintptr_t)p >= 65536 && (uintptr_t)p < 1ull << 47;
+	return (uintptr_t)p >= 65536 && (uintptr_t)p < 1ull << USER_ADDRESS_BITS;
 }
 
 static void in_child(void)

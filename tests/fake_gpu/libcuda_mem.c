@@ -210,7 +210,7 @@ static CUresult host_register(void *p, size_t bytes, unsigned int flags)
 	if (r)
 		return fail(r);
 	if (!out_is_plausible(p) || !bytes || flags & ~15u || (uintptr_t)p + bytes < (uintptr_t)p ||
-	    (uintptr_t)p + bytes > 1ull << 47)
+	    (uintptr_t)p + bytes > 1ull << USER_ADDRESS_BITS)
 		return fail(CUDA_ERROR_INVALID_VALUE);
 	b.device = (int8_t)c->device;
 	b.owner = c->owner;

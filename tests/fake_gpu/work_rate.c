@@ -5,9 +5,11 @@
  * device|async|host --depth N (frames between main and the call) --sites N (that many different stacks: give enough depth,
  * 2^depth of them exist) --chains N (that many different stacks of equal length, called through pointers, which differ in
  * their innermost frames; 4^depth exist) --live N (blocks held meanwhile: each pair frees the oldest) --warm N (seconds
- * of pairs before they are timed).
+ * of pairs before they are timed) --through FILE (a library whose posix_memalign() and free() make the calls; loaded so
+ * that nobody else is bound to them).
  * Prints one JSON line: pairs, mean and median and 99th percentile of ns per pair, without the pauses.
  */
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -42,6 +44,8 @@ static uint64_t chain_count; /* 0 = sites instead */
 static uint64_t warm_seconds;
 static enum call_kind kind;
 static CUcontext context;
+static int (*through_alloc)(void **p, size_t alignment, size_t n); /* NULL = the driver itself */
+static void (*through_free)(void *p);
 static const unsigned int classes[] = { [CALL_DEVICE] = CLASS_DEVICE, [CALL_ASYNC] = CLASS_ASYNC, [CALL_HOST] = CLASS_HOST };
 
 static CUresult alloc_one(CUdeviceptr *p)
@@ -49,6 +53,11 @@ static CUresult alloc_one(CUdeviceptr *p)
 	void *host = NULL;
 	CUresult r;
 
+	if (through_alloc) {
+		r = (CUresult)through_alloc(&host, 0, bytes);
+		*p = (uintptr_t)host;
+		return r;
+	}
 	if (kind == CALL_DEVICE)
 		return cuMemAlloc_v2(p, bytes);
 	if (kind == CALL_ASYNC)
@@ -60,7 +69,9 @@ static CUresult alloc_one(CUdeviceptr *p)
 
 static void free_one(CUdeviceptr p)
 {
-	if (kind == CALL_DEVICE)
+	if (through_free)
+		through_free((void *)(uintptr_t)p);
+	else if (kind == CALL_DEVICE)
 		MUST(cuMemFree_v2(p));
 	else if (kind == CALL_ASYNC)
 		MUST(cuMemFreeAsync(p, NULL));
@@ -235,10 +246,22 @@ static void open_workers(struct worker *workers)
 	}
 }
 
+static void open_through(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+	if (!library)
+		die("%s", dlerror());
+	through_alloc = (int (*)(void **, size_t, size_t))dlsym(library, "posix_memalign");
+	through_free = (void (*)(void *))dlsym(library, "free");
+	if (!through_alloc || !through_free)
+		die("%s has no posix_memalign() or no free()", path);
+}
+
 int main(int argc, char **argv)
 {
 	static struct ledger books;
-	const char *call = "device";
+	const char *call = "device", *through = NULL;
 	struct worker *workers;
 	const struct option_spec specs[] = {
 		{ "--seconds", OPTION_NUMBER, &seconds }, { "--rate", OPTION_NUMBER, &rate },
@@ -246,6 +269,7 @@ int main(int argc, char **argv)
 		{ "--depth", OPTION_NUMBER, &depth },	  { "--sites", OPTION_NUMBER, &site_count },
 		{ "--live", OPTION_NUMBER, &live },	  { "--call", OPTION_TEXT, &call },
 		{ "--chains", OPTION_NUMBER, &chain_count }, { "--warm", OPTION_NUMBER, &warm_seconds },
+		{ "--through", OPTION_TEXT, &through },
 		{ 0 },
 	};
 
@@ -262,6 +286,8 @@ int main(int argc, char **argv)
 		kind = CALL_HOST;
 	else if (strcmp(call, "device"))
 		die("--call device, async or host");
+	if (through)
+		open_through(through);
 	common_start();
 	context = gpu_open(&books);
 	workers = calloc(thread_count, sizeof(*workers));

@@ -6,6 +6,7 @@
 
 #include "proc/procfs.h"
 #include "proc/user_name.h"
+#include "proc/visible_devices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -88,6 +89,31 @@ static void fuzz_maps(const char *text)
 	address_space_unref(as);
 }
 
+/* A process's environment is its own to write: whatever it says, the device is one of the snapshot or none. */
+static void fuzz_environ(const char *text, size_t len)
+{
+	static struct gpu_device devices[] = { { .uuid = "GPU-fa4e0000-6b1d-429c-8f00-5eedc0de0010", .index = 0 },
+					       { .uuid = "GPU-0123456789abcdef", .driver = "amdgpu", .index = 1 } };
+	static const char *const names[] = { "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES" };
+	const struct gpu_snapshot snapshot = { .devices = devices, .device_count = ARRAY_SIZE(devices) };
+	char *value[ARRAY_SIZE(names)] = { NULL };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (environ_get(text, len, names[i], &value[i]) == 0 && strlen(value[i]) > len)
+			abort();
+	for (int ordinal = -1; ordinal < 3; ordinal++) {
+		const struct visible_hip hip = { .rocr = value[1], .hip = value[2], .cuda = value[0] };
+		const struct gpu_device *found[] = { visible_device(value[0], &snapshot, ordinal),
+						     visible_device_hip(&hip, &snapshot, ordinal) };
+
+		for (size_t i = 0; i < ARRAY_SIZE(found); i++)
+			if (found[i] && (found[i] < devices || found[i] >= devices + ARRAY_SIZE(devices)))
+				abort();
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		free(value[i]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text;
@@ -114,6 +140,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 'm':
 		fuzz_maps(text);
+		break;
+	case 'e':
+		fuzz_environ(text, size - 1);
 		break;
 	default:
 		break;

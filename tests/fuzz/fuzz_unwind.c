@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/strbuf.h"
 #include "stack/unwind.h"
+#include "stack/unwind_machine.h"
 
 #define WORDS 64
 #define TEXT 0x10000 /* where offset 0 of the file is mapped */
@@ -69,13 +70,14 @@ static uint64_t word(const uint8_t *p, uint64_t sp)
 static void check(const struct raw_stack *s, const struct unwound *u)
 {
 	const uint64_t readable = s->missing ? s->copy_len / 2 : s->copy_len;
+	const bool has_link = MACHINE_HAS_LINK || s->lr;
 	uint64_t cfa = s->sp, v;
 
 	if (u->count < 1 || u->count > 256 || u->reason >= UNWIND_REASON_MAX || u->frames[0].pc != s->ip)
 		abort();
 	for (size_t i = 0; i + 1 < u->count; i++) {
 		/* Only a link register leaves a frame without a size. */
-		if (u->frames[i].cfa < cfa + !s->lr && !(s->lr && u->frames[i].cfa == 0))
+		if (u->frames[i].cfa < cfa + !has_link && !(has_link && u->frames[i].cfa == 0))
 			abort();
 		if (u->frames[i].cfa > s->sp + s->copy_len)
 			abort();

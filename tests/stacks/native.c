@@ -70,8 +70,13 @@ static FRAME void interrupted(void)
 
 	use(room, sizeof(room));
 	/* Not a call: what is interrupted is the instruction after. */
+#if defined(__aarch64__)
+	__asm__ volatile("mov x8, %0\n\tmov w0, %w1\n\tmov w1, %2\n\tsvc #0"
+			 : : "i"(130 /* tkill */), "r"(gettid()), "i"(SIGUSR1) : "x0", "x1", "x8", "memory");
+#else
 	__asm__ volatile("mov %0, %%eax\n\tmov %1, %%edi\n\tmov %2, %%esi\n\tsyscall"
 			 : : "i"(200 /* tkill */), "r"(gettid()), "i"(SIGUSR1) : "rax", "rdi", "rsi", "rcx", "r11", "memory");
+#endif
 	use(room, sizeof(room));
 }
 

@@ -192,6 +192,54 @@ TEST(methods)
 	world_end(&w);
 }
 
+/* A page of evil.example whose name has come to mean 127.0.0.1 is of the same origin as what it reads there. */
+TEST(a_name_of_the_internet_is_refused_on_the_loopback)
+{
+	static const char *const good[] = { "localhost:2112", "LOCALHOST", "a.localhost.:1", "127.0.0.1:2112", "[::1]:2112", "gpu01",
+					    "gpu01.", "10.0.0.1", "" },
+				 *const bad[] = { "evil.example", "evil.example:2112", "evil.example.", "127.0.0.1.evil.example",
+						  "localhost.evil.example", "notlocalhost.example", "a.notlocalhost", "127.0.0.1x.y" };
+	_cleanup_strbuf_ struct strbuf a = STRBUF_INIT;
+	struct world w = {};
+	char request[256];
+
+	ASSERT(world_begin(&w));
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		EXPECT(http_host_is_local(good[i]));
+		(void)snprintf(request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: %s\r\n\r\n", good[i]);
+		ask(&w, request, &a);
+		EXPECT(says(&a, "HTTP/1.1 200 "));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT(!http_host_is_local(bad[i]));
+		(void)snprintf(request, sizeof(request), "GET /metrics HTTP/1.1\r\nHost: %s\r\n\r\n", bad[i]);
+		ask(&w, request, &a);
+		EXPECT(says(&a, "HTTP/1.1 403 ") && !strstr(strbuf_str(&a), "prometheus 1"));
+	}
+	/* Where others are let in it is not known how they call this host. */
+	w.server->is_local = false;
+	ask(&w, "GET /metrics HTTP/1.1\r\nHost: gpu01.example\r\n\r\n", &a);
+	EXPECT(says(&a, "HTTP/1.1 200 "));
+	world_end(&w);
+}
+
+TEST(addresses_of_this_host_alone)
+{
+	static const struct {
+		const char *text;
+		bool is_local;
+	} cases[] = { { "localhost:1", true }, { "127.0.0.1:1", true }, { "127.9.9.9:1", true }, { "[::1]:1", true },
+		      { ":1", false }, { "10.0.0.1:1", false }, { "[fe80::1]:1", false }, { "unix:/run/x", false } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char error[HTTP_ADDRESS_ERROR_MAX];
+		struct http_address a;
+
+		ASSERT(http_address_parse(cases[i].text, &a, error) == 0);
+		EXPECT_EQ(http_address_is_local(&a), cases[i].is_local);
+	}
+}
+
 TEST(formats_are_what_the_client_wants)
 {
 	_cleanup_strbuf_ struct strbuf a = STRBUF_INIT;
@@ -254,6 +302,7 @@ TEST(garbage_is_refused)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		_cleanup_close_ int fd = client(&w);
 
+		EXPECT(fd >= 0);
 		pump(&w, 2);
 		EXPECT(send(fd, bad[i], strlen(bad[i]), MSG_NOSIGNAL) > 0);
 		pump(&w, 3);
@@ -392,6 +441,7 @@ TEST(it_sleeps_when_there_is_nothing_to_do)
 	{
 		_cleanup_close_ int fd = client(&w);
 
+		EXPECT(fd >= 0);
 		pump(&w, 3);
 		EXPECT_EQ(w.server->connections, 1);
 		/* A connection that says nothing wakes it a few times a second. */

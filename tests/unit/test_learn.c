@@ -264,7 +264,7 @@ TEST(return_address_in_a_register)
 	sample_init(&s, 256);
 	add_return(&s, UNWIND_NO_SLOT);
 	add_return(&s, 8);
-	s.u.register_mask = 1u << 6;
+	s.u.register_mask = 1u << 29;
 	s.raw->regs.lr = 0x4711;
 	EXPECT_EQ(learn(&s, &p), 0);
 	EXPECT_EQ(p.slots, 1);

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "fake_memory.h"
 #include "stack/python_code.h"
 
@@ -126,6 +127,35 @@ TEST(what_it_costs)
 	fake_put(&f, TYPE_NAME, "code", 5);
 	ASSERT(python_codes_resolve(c, &f.memory, &own_type, &fr, &n) == 0);
 	EXPECT_EQ(f.reads, 12);
+}
+
+/* What has rested is forgotten and read again, which takes its five reads; what is in use is not. */
+TEST(what_rests_is_forgotten)
+{
+	_cleanup_(python_codes_freep) struct python_codes *c = NULL;
+	struct python_frame old = frame_at(CODE, 0), used = frame_at(CODE + 0x200, 0);
+	struct python_name n;
+	struct fake_memory f;
+	uint64_t between;
+
+	fake_init(&f);
+	put_code(&f, CODE, VERSION);
+	put_code(&f, CODE + 0x200, VERSION);
+	ASSERT(python_codes_new(1 << 20, &c) == 0);
+	ASSERT(python_codes_resolve(c, &f.memory, &info, &used, &n) == 0);
+	ASSERT(python_codes_resolve(c, &f.memory, &info, &old, &n) == 0);
+	python_codes_trim(c, 0);
+	between = clock_monotonic_ns();
+	ASSERT(python_codes_resolve(c, &f.memory, &info, &used, &n) == 0);
+	EXPECT_EQ(f.reads, 10);
+	python_codes_trim(c, between);
+	ASSERT(python_codes_resolve(c, &f.memory, &info, &used, &n) == 0);
+	EXPECT_EQ(f.reads, 10);
+	ASSERT(python_codes_resolve(c, &f.memory, &info, &old, &n) == 0);
+	EXPECT_EQ(f.reads, 15);
+	python_codes_trim(c, UINT64_MAX);
+	ASSERT(python_codes_resolve(c, &f.memory, &info, &old, &n) == 0);
+	EXPECT_EQ(f.reads, 20);
 }
 
 TEST(names_outlive_the_process)

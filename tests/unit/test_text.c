@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "test.h"
 
+#include <fcntl.h>
+
+#include "base/log.h"
 #include "base/text.h"
 
 static void expect_escaped(const void *data, size_t len, size_t max, const char *expected)
@@ -104,6 +107,33 @@ TEST(json)
 	EXPECT_STR(strbuf_str(&sb),
 		   "{\"a\":18446744073709551615,\"b\":\"x\\\"y\\\\z\\n\\u0009\\u0001\\u007f \xc3\xb6 \xef\xbf\xbd\\u009b\\u202e\","
 		   "\"c\":null,\"d\":true,\"e\":false,\"f\":[\"\"],\"g\":{\"{\":\"[\"}}");
+}
+
+#define HOSTILE "a\x1b[2J\r\nb\x7f\\x\t \xc3\xb6\xc2\x9b" "2J\xe2\x80\xae" "c\xff"
+#define HARMLESS "a?[2J??b?\\x? \xc3\xb6\\xc2\\x9b" "2J\\xe2\\x80\\xae" "c\\xff"
+
+TEST(one_line)
+{
+	_cleanup_strbuf_ struct strbuf sb = STRBUF_INIT;
+
+	text_one_line(&sb, HOSTILE);
+	EXPECT_STR(strbuf_str(&sb), HARMLESS);
+}
+
+/* U+009B begins a command of a terminal as ESC [ does. */
+TEST(a_log_line_commands_no_terminal)
+{
+	char path[] = "/tmp/test_text.XXXXXX", got[256] = "";
+	const int fd = mkstemp(path), kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+
+	ASSERT(fd >= 0 && kept >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+	log_warning("%s", HOSTILE);
+	ASSERT(dup2(kept, STDERR_FILENO) >= 0);
+	EXPECT(pread(fd, got, sizeof(got) - 1, 0) > 0);
+	EXPECT_STR(got, HARMLESS "\n");
+	(void)close(fd);
+	(void)close(kept);
+	(void)unlink(path);
 }
 
 TEST_MAIN()
