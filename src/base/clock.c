@@ -21,6 +21,11 @@ uint64_t clock_boot_ns(void)
 	return clock_ns(CLOCK_BOOTTIME);
 }
 
+uint64_t clock_thread_ns(void)
+{
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 uint64_t clock_real_usec(void)
 {
 	return clock_ns(CLOCK_REALTIME) / NSEC_PER_USEC;

@@ -11,4 +11,5 @@
 
 uint64_t clock_monotonic_ns(void);
 uint64_t clock_boot_ns(void);
+uint64_t clock_thread_ns(void); /* processor time of this thread */
 uint64_t clock_real_usec(void);

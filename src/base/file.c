@@ -106,6 +106,27 @@ int file_read_head(int dir_fd, const char *path, size_t max, char **ret, size_t 
 	return file_open_and_read(dir_fd, path, max, true, ret, ret_len);
 }
 
+/* The second open goes to the very inode that was looked at. O_NONBLOCK: a lease must not hold us. */
+int file_open_regular(const char *path, struct stat *ret)
+{
+	char again[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
+	_cleanup_close_ int at = open(path, O_PATH | O_CLOEXEC);
+	struct stat st;
+	int fd;
+
+	if (at < 0 || fstat(at, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	(void)snprintf(again, sizeof(again), "/proc/self/fd/%d", at);
+	fd = open(again, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return -errno;
+	if (ret)
+		*ret = st;
+	return fd;
+}
+
 int file_write_all(int fd, const void *data, size_t len)
 {
 	const char *at = data;

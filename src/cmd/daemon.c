@@ -541,6 +541,7 @@ int daemon_run(const struct daemon_options *o)
 	int r, q;
 
 	(void)signal(SIGPIPE, SIG_IGN);
+	log_set_budget(LOG_LINES_PER_MINUTE);
 	privilege_seal();
 	/* A heap for each thread would keep what that thread alone has freed: 1 MiB more was resident. */
 	(void)mallopt(M_ARENA_MAX, 1);
@@ -564,6 +565,7 @@ int daemon_run(const struct daemon_options *o)
 	if (unwritten)
 		log_warning("%llu records could not be written", (unsigned long long)unwritten);
 	daemon_done(&d);
+	log_set_budget(0);
 	log_set_clean(NULL, NULL);
 	redact_free(d.redact);
 	return r;

@@ -226,6 +226,6 @@ void daemon_mapped(uint32_t pid, const struct mapping *m, void *userdata)
 		resolver_mapped(d->resolver, pid);
 	if (r > 0)
 		log_info("probing %s, first mapped by process %u", m->path, pid);
-	else if (r < 0 && r != -ENOENT && r != -ESTALE && r != -ESRCH)
-		log_warning("%s (mapped by process %u) cannot be probed: %s", m->path, pid, strerror(-r));
+	else if (r < 0)
+		libraries_tell(m, pid, r);
 }

@@ -20,6 +20,7 @@
 
 #define TICK_NS NSEC_PER_SEC
 #define DRAIN_EVENTS_MAX 65536
+#define LOG_LINES_PER_MINUTE 240
 
 /* What the edges keep of a traced process beside the engine's books. */
 struct known {

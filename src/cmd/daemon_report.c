@@ -175,6 +175,7 @@ static void libraries_json(struct daemon *d, struct strbuf *sb)
 		json_u64(sb, "calls_wanted", l.stats.wanted);
 		json_u64(sb, "unknown_calls", l.stats.unknown_count);
 		json_str(sb, "unknown_names", l.stats.unknown_count ? l.stats.unknown : NULL);
+		json_bool(sb, "is_cut", l.stats.is_cut);
 		json_u64(sb, "processes", l.pids);
 		json_str(sb, "error", l.error ? strerror(-l.error) : NULL);
 		strbuf_addc(sb, '}');
@@ -239,6 +240,7 @@ void daemon_each_limit(struct daemon *d, limit_fn fn, void *userdata)
 {
 	const struct limits *l = &d->settings->limits;
 	struct reporter_stats rs = {};
+	struct libraries_search search;
 	struct user_names_stats names;
 	struct container_names_stats containers;
 	struct state_stats kept;
@@ -264,12 +266,15 @@ void daemon_each_limit(struct daemon *d, limit_fn fn, void *userdata)
 		  l->stacks_per_second, c[COUNTER_STACK_SAMPLED], userdata);
 	fn("learned_stacks", st.nodes, l->learned_stacks, st.relearned, userdata);
 	fn("libraries", libraries_count(d->libraries), l->libraries, libraries_overflows(d->libraries), userdata);
+	libraries_search(d->libraries, &search);
+	fn("library_search_ms", search.debt_ns / NSEC_PER_MSEC, search.max_ns / NSEC_PER_MSEC, search.postponed, userdata);
 	user_name_stats(&names);
 	fn("user_names", names.used, USER_NAMES_MAX, names.overflows + names.evictions, userdata);
 	container_name_stats(&containers);
 	fn("container_names", containers.used, CONTAINER_NAMES_MAX, containers.overflows + containers.evictions, userdata);
 	daemon_keep_stats(d, &kept);
 	fn("state_bytes", kept.bytes, STATE_FILE_MAX, kept.left_out + kept.failures, userdata);
+	fn("log_lines", log_used(), LOG_LINES_PER_MINUTE, log_left_out(), userdata);
 }
 
 static void status_json(struct daemon *d, struct strbuf *sb)

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/pidfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -63,6 +63,12 @@ static void memtrace_done(struct memtrace *m)
 
 /* ---- targets */
 
+/* As pidfd_open(2), which glibc has from 2.36 on; -1 and errno. */
+static int open_pidfd(uint32_t pid)
+{
+	return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+}
+
 static bool is_open_ended(const struct memtrace *m)
 {
 	return m->o->comm || m->o->unit;
@@ -83,7 +89,7 @@ static void drop_target(struct memtrace *m, struct target *t)
 static int name_pid(struct memtrace *m, size_t i)
 {
 	const uint32_t pid = m->o->pids[i];
-	_cleanup_close_ int fd = pidfd_open((pid_t)pid, 0);
+	_cleanup_close_ int fd = open_pidfd(pid);
 	struct proc_stat st;
 	struct target *t;
 
@@ -114,7 +120,7 @@ static struct target *target_of(struct memtrace *m, const struct view_process *p
 
 	if (t)
 		return t;
-	fd = p->is_ended ? -1 : pidfd_open((pid_t)p->pid, 0);
+	fd = p->is_ended ? -1 : open_pidfd(p->pid);
 	/* Now that it is held, another process cannot be meant. */
 	if (fd >= 0 && !process_is_same("/proc", p->pid, p->start_ticks))
 		closep(&fd);

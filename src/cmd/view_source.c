@@ -21,7 +21,7 @@
 #define ANSWER_MS 10000
 /* Its start reads the maps of all processes and has the kernel check the programs. */
 #define START_MS 60000
-/* What is read of what an own tracer has said: its end. */
+/* What is kept, and read, of what an own tracer has said: its end. */
 #define SAID_MAX 65536
 
 struct view_source {
@@ -71,8 +71,10 @@ static void _noreturn_ trace(const struct view_source_options *o, int fd, int sa
 		(void)dup2(null, STDIN_FILENO);
 		(void)dup2(null, STDOUT_FILENO);
 	}
-	if (said >= 0)
+	if (said >= 0) {
 		(void)dup2(said, STDERR_FILENO);
+		log_set_file_max(SAID_MAX);
+	}
 	close_others(fd);
 	log_set_max(o->is_verbose ? 7 : 4);
 	r = settings_init(&settings);

@@ -34,7 +34,7 @@ struct elf_symbol {
 int elf_file_lookup(const struct elf_file *f, struct elf_symbol *query, size_t n, uint64_t max_symbols);
 /*
  * File offsets of functions by name (.dynsym, then .symtab): ret_offsets[i] = 0 when names[i] is not there.
- * Number found, or -errno.
+ * Number found, or -errno; -ETIME: a file that is made to take long.
  */
 int elf_file_functions(const struct elf_file *f, const char *const *names, size_t n, uint64_t max_symbols,
 		       uint64_t *ret_offsets);

@@ -9,8 +9,11 @@
 
 #define NAME_MAX_BYTES 16384 /* of a symbol; C++ templates reach thousands */
 #define NAME_STEP 256
-#define NAMES_BYTES_PER_SYMBOL 256 /* on average: so max_symbols bounds the string table too */
+#define NAMES_BYTES_PER_SYMBOL 256 /* on average: so the number of symbols bounds the string table too */
+#define NAMES_BYTES_MIN (1u << 20) /* looked at in any case */
 #define HITS_MAX 65536
+/* Comparisons of strings that end as a name does. A file whose strings all do is made for that. */
+#define WORK_MAX (UINT64_C(1) << 26)
 #define VERSION_HIDDEN 0x8000 /* in .gnu.version: not the version that a plain name means */
 
 int elf_table_each(const struct elf_file *f, const struct elf_table *t, uint64_t max_symbols, elf_symbol_fn func, void *arg)
@@ -262,10 +265,12 @@ struct search {
 	const struct elf_table *table;
 	const char *const *names;
 	size_t *lens;
+	uint64_t *lasts; /* the last eight characters of names that have so many */
 	size_t n, longest;
 	uint64_t tails[65536 / 64]; /* the last two characters of the names: most strings fail here */
 	struct hit *hits;
 	size_t hit_count, hit_cap;
+	uint64_t work;
 	uint8_t *ranks; /* of the symbol found for each name, 0 = none */
 	uint64_t *offsets;
 };
@@ -289,6 +294,8 @@ static void search_prepare(struct search *s)
 		if (!s->lens[i])
 			continue;
 		s->longest = MAX(s->longest, len);
+		if (len >= sizeof(*s->lasts))
+			memcpy(&s->lasts[i], s->names[i] + len - sizeof(*s->lasts), sizeof(*s->lasts));
 		if (len >= 2)
 			add_tail(s, tail_bits(s->names[i] + len));
 		for (unsigned c = 0; len == 1 && c < 256; c++)
@@ -314,10 +321,34 @@ static int add_hit(struct search *s, uint64_t offset, size_t name)
 	return 0;
 }
 
+/*
+ * What is read of the names: no more than the symbols can have. A table may claim gigabytes of a file that has holes there.
+ * A linker may share names with a larger table, so a few symbols get some room.
+ */
+static uint64_t names_bytes(const struct elf_table *t, uint64_t max_symbols)
+{
+	const uint64_t symbols = MIN(MIN(t->count, max_symbols), UINT64_MAX / NAMES_BYTES_PER_SYMBOL);
+
+	return MIN(t->names_bytes, MAX(symbols * NAMES_BYTES_PER_SYMBOL, NAMES_BYTES_MIN));
+}
+
+/* The end of the zero bytes that begin at p. A hole in a file is nothing else. */
+static char *skip_zeros(char *p, const char *end)
+{
+	static const char zeros[64];
+
+	while (end - p >= (ptrdiff_t)sizeof(zeros) && memcmp(p, zeros, sizeof(zeros)) == 0)
+		p += sizeof(zeros);
+	while (p < end && !*p)
+		p++;
+	return p;
+}
+
 /* A string ends at end, at this offset of the table; what lies before it begins at start. Linkers let a name be the
  * tail of a longer one. */
 static int match_string(struct search *s, const char *start, const char *end, uint64_t offset)
 {
+	uint64_t last = 0;
 	unsigned bits;
 
 	if (end - start < 2)
@@ -325,11 +356,17 @@ static int match_string(struct search *s, const char *start, const char *end, ui
 	bits = tail_bits(end);
 	if (!(s->tails[bits / 64] >> bits % 64 & 1))
 		return 0;
+	if ((size_t)(end - start) >= sizeof(last))
+		memcpy(&last, end - sizeof(last), sizeof(last));
+	s->work += s->n;
+	if (s->work > WORK_MAX)
+		return -ETIME;
 	for (size_t i = 0; i < s->n; i++) {
 		const size_t len = s->lens[i];
 		int r;
 
-		if (!len || len > (size_t)(end - start) || memcmp(end - len, s->names[i], len) != 0)
+		if (!len || (len >= sizeof(last) && s->lasts[i] != last) || len > (size_t)(end - start) ||
+		    memcmp(end - len, s->names[i], len) != 0)
 			continue;
 		r = add_hit(s, offset - len, i);
 		if (r < 0)
@@ -341,9 +378,7 @@ static int match_string(struct search *s, const char *start, const char *end, ui
 static int search_names(struct search *s, uint64_t max_symbols)
 {
 	const struct elf_table *t = s->table;
-	const uint64_t bytes = MIN(t->names_bytes, max_symbols > UINT64_MAX / NAMES_BYTES_PER_SYMBOL ?
-							   UINT64_MAX :
-							   max_symbols * NAMES_BYTES_PER_SYMBOL);
+	const uint64_t bytes = names_bytes(t, max_symbols);
 	const size_t keep_max = s->longest + 1; /* of the chunk before, in which a name may have begun */
 	_cleanup_free_ char *buf = malloc(keep_max + ELF_CHUNK);
 	size_t kept = 0;
@@ -357,7 +392,7 @@ static int search_names(struct search *s, uint64_t max_symbols)
 		if (n <= 0)
 			return (int)n;
 		end = buf + kept + n;
-		for (p = buf + kept; p < end && (nul = memchr(p, 0, (size_t)(end - p))); p = nul + 1) {
+		for (p = buf + kept; p < end && (nul = memchr(p, 0, (size_t)(end - p))); p = skip_zeros(nul, end)) {
 			int r = match_string(s, buf, nul, at + (uint64_t)(nul - buf - (ptrdiff_t)kept));
 
 			if (r < 0)
@@ -452,13 +487,14 @@ int elf_file_functions(const struct elf_file *f, const char *const *names, size_
 {
 	_cleanup_free_ uint64_t *offsets = calloc(n + 1, sizeof(*offsets));
 	_cleanup_free_ size_t *lens = calloc(n + 1, sizeof(*lens));
+	_cleanup_free_ uint64_t *lasts = calloc(n + 1, sizeof(*lasts));
 	_cleanup_free_ uint8_t *ranks = calloc(n + 1, sizeof(*ranks));
 	_cleanup_free_ struct search *s = calloc(1, sizeof(*s));
 	int r, found = 0;
 
-	if (!offsets || !lens || !ranks || !s)
+	if (!offsets || !lens || !lasts || !ranks || !s)
 		return -ENOMEM;
-	*s = (struct search){ .f = f, .names = names, .lens = lens, .n = n, .ranks = ranks, .offsets = offsets };
+	*s = (struct search){ .f = f, .names = names, .lens = lens, .lasts = lasts, .n = n, .ranks = ranks, .offsets = offsets };
 	search_prepare(s);
 	r = search_table(s, &f->dynsym, max_symbols);
 	if (r >= 0)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/magic.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -154,29 +153,6 @@ bool mapping_same_file(const struct mapping *a, const struct mapping *b)
 	return len == mapping_path_len(b) && (!len || memcmp(a->path, b->path, len) == 0);
 }
 
-/*
- * Looks before it opens: opening a device or a pipe has effects, and the path may lead anywhere. The second open goes
- * to the very inode that was looked at. O_NONBLOCK: a lease must not hold us.
- */
-static int open_regular(const char *path, struct stat *ret)
-{
-	char again[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
-	_cleanup_close_ int at = open(path, O_PATH | O_CLOEXEC);
-	struct stat st;
-	int fd;
-
-	if (at < 0 || fstat(at, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -ENOEXEC;
-	(void)snprintf(again, sizeof(again), "/proc/self/fd/%d", at);
-	fd = open(again, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return -errno;
-	*ret = st;
-	return fd;
-}
-
 static bool has_device(const struct stat *st, const struct mapping *m)
 {
 	return major(st->st_dev) == m->dev_major && minor(st->st_dev) == m->dev_minor;
@@ -234,7 +210,7 @@ static int open_mapped(const char *proc_root, uint32_t pid, const struct mapping
 		    (unsigned long long)m->end);
 	if (sb.error)
 		return sb.error;
-	fd = open_regular(strbuf_str(&sb), &st);
+	fd = file_open_regular(strbuf_str(&sb), &st);
 	*ret_is_refused = fd == -EPERM || fd == -EACCES;
 	if (fd < 0)
 		return fd;
@@ -254,7 +230,7 @@ static int open_by_path(const char *proc_root, uint32_t pid, const struct mappin
 	add_path(&sb, m);
 	if (sb.error)
 		return sb.error;
-	fd = open_regular(strbuf_str(&sb), &st);
+	fd = file_open_regular(strbuf_str(&sb), &st);
 	if (fd < 0)
 		return fd;
 	if (st.st_ino != m->inode || !(has_device(&st, m) || any_device || hides_device(fd)))

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/map64.h"
 #include "base/privilege.h"
 #include "base/thread.h"
 #include "stack/resolve.h"
@@ -47,6 +48,7 @@ struct resolver {
 	pthread_t thread;
 	struct jobs todo, done;
 	size_t stacks_waiting;
+	struct map64 looks; /* processes that are to be looked at again, by look_key(): once is enough */
 	int event_fd;
 	bool is_stopping, has_ended;
 	struct resolver_stats stats; /* as the thread last left them; dropped is counted here */
@@ -75,6 +77,44 @@ static struct job *jobs_pop(struct jobs *q)
 		q->last = NULL;
 	q->len--;
 	return j;
+}
+
+static bool is_look(const struct job *j)
+{
+	return j->kind == JOB_PROCESS || j->kind == JOB_MAPPED;
+}
+
+static uint64_t look_key(enum job_kind kind, uint32_t pid, bool has_start)
+{
+	return (uint64_t)kind << 33 | (uint64_t)has_start << 32 | pid;
+}
+
+/*
+ * Is the same look waiting already? It is yet to come, so it sees what this one would. A process that opens a library over
+ * and over would else have stacks of others wait behind thousands of looks at its mappings. Locked.
+ */
+static bool is_waiting(struct resolver *r, const struct job *j)
+{
+	const uint64_t key = look_key(j->kind, j->pid, j->start_ns);
+
+	if (!is_look(j))
+		return false;
+	if (map64_get(&r->looks, key))
+		return true;
+	(void)map64_put(&r->looks, key, r); /* without memory it waits twice */
+	return false;
+}
+
+/* A look that is taken, or one that comes after an end: the next one is another. Locked. */
+static void forget_looks(struct resolver *r, const struct job *j)
+{
+	if (is_look(j))
+		(void)map64_remove(&r->looks, look_key(j->kind, j->pid, j->start_ns));
+	if (j->kind != JOB_FORGET)
+		return;
+	(void)map64_remove(&r->looks, look_key(JOB_PROCESS, j->pid, false));
+	(void)map64_remove(&r->looks, look_key(JOB_PROCESS, j->pid, true));
+	(void)map64_remove(&r->looks, look_key(JOB_MAPPED, j->pid, false));
 }
 
 static void job_free(struct job *j)
@@ -166,6 +206,7 @@ static void *resolver_thread(void *userdata)
 		uint64_t now = clock_monotonic_ns();
 
 		if (j) {
+			forget_looks(r, j);
 			is_changed |= j->kind == JOB_PROCESS || j->kind == JOB_MAPPED;
 			run_job(r, j);
 			now = clock_monotonic_ns();
@@ -219,6 +260,7 @@ static void destroy(struct resolver *r)
 {
 	drain(&r->todo);
 	drain(&r->done);
+	map64_done(&r->looks);
 	resolve_done(&r->resolve);
 	objects_unref(r->resolve.options.objects);
 	closep(&r->event_fd);
@@ -294,11 +336,12 @@ static void push(struct resolver *r, struct job *j)
 	pthread_mutex_lock(&r->lock);
 	is_full = j->kind == JOB_STACK ? r->stacks_waiting >= r->resolve.options.queue : r->todo.len >= JOBS_MAX;
 	/* A program that starts maps hundreds of files in a row. */
-	is_known = j->kind == JOB_MAPPED && r->todo.last && r->todo.last->kind == JOB_MAPPED &&
-		   r->todo.last->pid == j->pid;
-	if (is_full && !is_known) {
+	is_known = !is_full && is_waiting(r, j);
+	if (is_full) {
 		r->stats.dropped++;
 	} else if (!is_known) {
+		if (j->kind == JOB_FORGET)
+			forget_looks(r, j);
 		r->stacks_waiting += j->kind == JOB_STACK;
 		jobs_push(&r->todo, j);
 		pthread_cond_signal(&r->wake);

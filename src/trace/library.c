@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
@@ -23,6 +24,13 @@
 
 /* A thread that allocates asks for its device many times a second. */
 #define TEACH_NS (2 * NSEC_PER_SEC)
+/* Searching files may take a fifth of a processor in the long run, and half a second at once: a driver takes some ms. */
+#define SEARCH_SHARE 5
+#define SEARCH_DEBT_NS (NSEC_PER_SEC / 2)
+#define FINDER_SHARE 4 /* of the limit, for what one process brings */
+#define FINDER_MIN 8
+#define SWEEP_REST_NS NSEC_PER_SEC /* between two looks for room */
+#define SWEEP_FOR_ROOM 4 /* let go then: the kernel may take 100 ms for each, in which the new one is not probed */
 #define PIDS_MAX 1024 /* processes remembered per library; beyond them it is kept until a scan finds nobody */
 
 /* What a file is known again by. */
@@ -43,6 +51,7 @@ struct library {
 	uint64_t teach_until_ns;
 	struct probes_stats stats;
 	int error;
+	uint32_t finder; /* process that brought it; 0 = the operator, or an earlier daemon */
 	uint32_t kept; /* its number in the store; 0 = not in it */
 	bool is_adopted; /* the threads that use it are known from before */
 	uint32_t pids[PIDS_MAX];
@@ -56,6 +65,10 @@ struct libraries {
 	struct library **list;
 	size_t len;
 	uint64_t overflows;
+	uint64_t debt_ns, paid_ns; /* of searching, as of then */
+	uint64_t postponed;
+	bool has_postponed;
+	uint64_t swept_ns; /* for want of room */
 	bool in_use_before; /* what is found now was mapped before we came */
 };
 
@@ -81,15 +94,11 @@ bool library_is_driver(const char *path)
  * stat() does; the name and the inode of a mapped file together suffice. */
 static int open_inode(const char *path, uint64_t inode)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
+	_cleanup_close_ int fd = file_open_regular(path, &st);
 
 	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
+		return fd;
 	if (inode && st.st_ino != inode)
 		return -ESTALE;
 	return TAKE_FD(fd);
@@ -170,8 +179,22 @@ static void teach(struct libraries *l, struct library *lib)
 	lib->teach_until_ns = clock_monotonic_ns() + TEACH_NS;
 }
 
+/* What is owed less with time. */
+static void pay(struct libraries *l, uint64_t now_ns)
+{
+	const uint64_t earned = now_ns > l->paid_ns ? (now_ns - l->paid_ns) / SEARCH_SHARE : 0;
+
+	l->debt_ns -= MIN(l->debt_ns, earned);
+	l->paid_ns = MAX(l->paid_ns, now_ns);
+}
+
 void libraries_tick(struct libraries *l, uint64_t now_ns)
 {
+	pay(l, now_ns);
+	if (l->has_postponed && l->debt_ns < SEARCH_DEBT_NS / 2) {
+		l->has_postponed = false;
+		(void)libraries_scan(l);
+	}
 	for (size_t i = 0; i < l->len; i++) {
 		struct library *lib = l->list[i];
 
@@ -200,7 +223,7 @@ static void tell(const struct library *lib)
 	if (st->endless[0])
 		log_warning("%s: not probed, as it cannot be told where these functions return: %s", lib->path, st->endless);
 	if (st->is_cut)
-		log_warning("%s: too many symbols to look at all of them for the calls of the configuration", lib->path);
+		log_warning("%s: too many symbols to look at all of them, some calls may not be seen", lib->path);
 	if (lib->error == -ENOENT && !st->unmatched[0] && !st->endless[0] && !lib->is_named)
 		log_notice("%s: none of the functions in it that are to be probed", lib->path);
 }
@@ -219,6 +242,33 @@ static int attach(struct libraries *l, struct library *lib)
 	}
 	/* A framework's library without its own functions, in a version that has renamed them: said, and no fault. */
 	return lib->error == -ENOENT && !library_is_driver(lib->path) && !lib->is_named ? 0 : lib->error;
+}
+
+static int sweep(struct libraries *l, int most);
+
+/* Is there room for one that this process brings? */
+static bool has_room(struct libraries *l, uint32_t pid)
+{
+	const uint64_t now = clock_monotonic_ns();
+	size_t brought = 0;
+
+	if (l->len >= l->options.limit && now - l->swept_ns > SWEEP_REST_NS) {
+		l->swept_ns = now;
+		(void)sweep(l, SWEEP_FOR_ROOM);
+	}
+	for (size_t i = 0; pid && i < l->len; i++)
+		brought += l->list[i]->finder == pid;
+	return l->len < l->options.limit && brought < MAX(l->options.limit / FINDER_SHARE, FINDER_MIN);
+}
+
+/* As attach(), and what it takes is owed. */
+static int attach_found(struct libraries *l, struct library *lib)
+{
+	const uint64_t start = clock_thread_ns();
+	int r = attach(l, lib);
+
+	l->debt_ns += clock_thread_ns() - start;
+	return r;
 }
 
 /* Takes the fd in any case. */
@@ -243,10 +293,17 @@ static int add_library(struct libraries *l, int fd_taken, const char *path, uint
 		teach(l, known);
 		return 0;
 	}
-	if (l->len >= l->options.limit) {
+	if (!has_room(l, pid)) {
 		l->overflows++;
 		return -ENOBUFS;
 	}
+	pay(l, clock_monotonic_ns());
+	if (pid && l->debt_ns > SEARCH_DEBT_NS) {
+		l->postponed++;
+		l->has_postponed = true;
+		return -EAGAIN;
+	}
+	lib->finder = pid;
 	lib->is_ours = is_ours;
 	lib->is_named = is_named;
 	lib->path = strdup(path);
@@ -256,7 +313,7 @@ static int add_library(struct libraries *l, int fd_taken, const char *path, uint
 	if (!more || !lib->path)
 		return -ENOMEM;
 	add_pid(lib, pid);
-	r = attach(l, lib);
+	r = attach_found(l, lib);
 	if (r == 0 && lib->probes)
 		r = 1;
 	teach(l, lib);
@@ -391,6 +448,18 @@ int libraries_mapped(struct libraries *l, uint32_t pid, const struct mapping *m)
 	return add_library(l, fd, m->path, pid, is_ours, false);
 }
 
+void libraries_tell(const struct mapping *m, uint32_t pid, int error)
+{
+	if (error == -ENOBUFS)
+		log_warning("%s (mapped by process %u) cannot be probed: no room for more libraries (limits.libraries, of which "
+			    "one process brings a quarter at most)", m->path, pid);
+	else if (error == -EAGAIN)
+		log_warning("%s (mapped by process %u) is not probed yet: searching libraries has taken too long lately",
+			    m->path, pid);
+	else if (error != -ENOENT && error != -ESTALE && error != -ESRCH)
+		log_warning("%s (mapped by process %u) cannot be probed: %s", m->path, pid, strerror(-error));
+}
+
 static int scan_process(struct libraries *l, uint32_t pid)
 {
 	_cleanup_(address_space_unrefp) struct address_space *as = NULL;
@@ -405,7 +474,7 @@ static int scan_process(struct libraries *l, uint32_t pid)
 		if (r > 0)
 			n++;
 		else if (r < 0)
-			log_warning("%s (mapped by process %u): cannot probe it: %s", m->path, pid, strerror(-r));
+			libraries_tell(m, pid, r);
 	}
 	return n;
 }
@@ -446,29 +515,30 @@ static void forget_dead(struct library *lib)
 	lib->pids_len = n;
 }
 
-static bool may_go(struct library *lib)
+static bool may_go(const struct libraries *l, struct library *lib)
 {
+	const bool is_wanted = l->len >= l->options.limit && lib->finder; /* its place, for others */
 	struct stat st;
 
-	if (lib->is_ours && !(fstat(lib->fd, &st) == 0 && st.st_nlink == 0))
+	if (lib->is_ours && !is_wanted && !(fstat(lib->fd, &st) == 0 && st.st_nlink == 0))
 		return false;
 	forget_dead(lib);
 	return lib->pids_len == 0;
 }
 
-int libraries_sweep(struct libraries *l)
+static int sweep(struct libraries *l, int most)
 {
 	bool any = false;
 	int n = 0;
 
 	for (size_t i = 0; i < l->len; i++)
-		any |= may_go(l->list[i]);
+		any |= may_go(l, l->list[i]);
 	if (!any)
 		return 0;
 	/* A mapping inherited by fork makes no record: ask /proc before letting go. */
 	(void)libraries_scan(l);
-	for (size_t i = 0; i < l->len;) {
-		if (!may_go(l->list[i])) {
+	for (size_t i = 0; i < l->len && n < most;) {
+		if (!may_go(l, l->list[i])) {
 			i++;
 			continue;
 		}
@@ -479,6 +549,11 @@ int libraries_sweep(struct libraries *l)
 		n++;
 	}
 	return n;
+}
+
+int libraries_sweep(struct libraries *l)
+{
+	return sweep(l, INT_MAX);
 }
 
 size_t libraries_count(const struct libraries *l)
@@ -492,6 +567,11 @@ void libraries_get(const struct libraries *l, size_t i, struct library_info *ret
 
 	*ret = (struct library_info){ .path = lib->path, .dev = lib->key.dev, .inode = lib->key.inode, .stats = lib->stats,
 				      .pids = lib->pids_len, .error = lib->error };
+}
+
+void libraries_search(const struct libraries *l, struct libraries_search *ret)
+{
+	*ret = (struct libraries_search){ .debt_ns = l->debt_ns, .max_ns = SEARCH_DEBT_NS, .postponed = l->postponed };
 }
 
 uint64_t libraries_overflows(const struct libraries *l)

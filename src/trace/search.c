@@ -12,7 +12,7 @@
 #include "stack/demangle.h"
 #include "trace/returns.h"
 
-#define BUILTIN_SYMBOLS_MAX 8000000
+#define NAMED_SYMBOLS_MAX 8000000 /* of a file that the operator names: a program with all of its debug symbols */
 #define DEMANGLED_MAX 4096
 #define WORD_MAX 64
 /* Steps of comparing names with patterns: about a second's work. The largest libraries of frameworks take a tenth. */
@@ -157,7 +157,7 @@ static int search_builtin(const struct elf_file *elf, enum call_api api, bool is
 	}
 	if (!s->wanted)
 		return 0;
-	r = elf_file_functions(elf, names, len, BUILTIN_SYMBOLS_MAX, offsets);
+	r = elf_file_functions(elf, names, len, is_named ? NAMED_SYMBOLS_MAX : SEARCH_SYMBOLS_MAX, offsets);
 	for (size_t i = 0; i < len && r >= 0; i++) {
 		if (!offsets[i] || teachers != !!(call_get((unsigned int)i)->how & CALL_TEACHER))
 			continue;
@@ -560,6 +560,7 @@ int search_file(const struct elf_file *elf, const char *path, bool is_named, boo
 		search_done(&s);
 		return r;
 	}
+	s.is_cut |= r > 0;
 	*ret = s;
 	return 0;
 }

@@ -9,7 +9,7 @@
 #include "stack/elf_file.h"
 #include "trace/calls.h"
 
-#define SEARCH_SYMBOLS_MAX 2000000 /* of a table, where names are compared with patterns */
+#define SEARCH_SYMBOLS_MAX 2000000 /* of a table that is walked, or of a file that nobody named */
 #define SEARCH_TEXT_MAX 256
 
 struct search_hit {
