@@ -206,6 +206,7 @@ check-all: check
 	$(Q)$(MAKE) check-arm64
 
 # What gpuxray is compared with. Without libunwind one of them is missing, and its row says so.
+PKG_CONFIG ?= pkg-config
 BENCH_LIBS := $(addprefix $(O)/tests/bench/,preload.so malloc_shim.so $(shell $(PKG_CONFIG) --exists libunwind && echo preload_unwind.so))
 
 $(O)/tests/bench/preload_unwind.so: BENCH_USES = -DWITH_LIBUNWIND $(shell $(PKG_CONFIG) --cflags --libs libunwind)
