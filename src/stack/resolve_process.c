@@ -20,7 +20,8 @@
 /* Symbols of the interpreter's file looked at. */
 #define EVAL_SYMBOLS_MAX 8000000
 
-int resolve_tell_python(struct resolve *rs, uint32_t pid, const struct python_process *p)
+/* Tells the probe; see resolver_options. */
+static int tell_python(struct resolve *rs, uint32_t pid, const struct python_process *p)
 {
 	return atomic_load(&rs->is_abandoned) ? -ECANCELED : rs->options.python(pid, p, rs->options.userdata);
 }
@@ -46,7 +47,7 @@ static void drop(struct resolve *rs, struct resolve_process *p)
 	rs->stats.python_processes -= p->has_python;
 	/* The probe has taken it off by itself when the process ended, but not if we put it there later. */
 	if (p->has_python)
-		(void)resolve_tell_python(rs, p->pid, NULL);
+		(void)tell_python(rs, p->pid, NULL);
 	process_free(p);
 }
 
@@ -82,7 +83,7 @@ static int tell_probe(struct resolve *rs, struct resolve_process *p, const struc
 	uint64_t first = 0;
 	int r;
 
-	r = resolve_tell_python(rs, p->pid, &p->python.probe);
+	r = tell_python(rs, p->pid, &p->python.probe);
 	if (r < 0)
 		return r;
 	/* The same image still? */
@@ -92,7 +93,7 @@ static int tell_probe(struct resolve *rs, struct resolve_process *p, const struc
 	if (r == 0)
 		r = memory_check(m);
 	if (r < 0)
-		(void)resolve_tell_python(rs, p->pid, NULL);
+		(void)tell_python(rs, p->pid, NULL);
 	return r;
 }
 
@@ -113,7 +114,7 @@ static void look_again(struct resolve *rs, struct resolve_process *p)
 			return;
 	}
 	if (p->has_python) {
-		(void)resolve_tell_python(rs, p->pid, NULL);
+		(void)tell_python(rs, p->pid, NULL);
 		rs->stats.python_processes--;
 		p->has_python = false;
 	}
@@ -284,7 +285,8 @@ void resolve_python(struct resolve *rs, struct resolve_process *p, uint64_t now_
 		log_debug("process %u: looking for Python failed: %s", p->pid, strerror(-r));
 	if (p->python_tries < PYTHON_TRIES) {
 		p->wants_python = true;
-		p->python_due_ns = end + MAX(PYTHON_RETRY_NS << p->python_tries++, PYTHON_SHARE * (end - start));
+		p->python_due_ns = end + MAX(PYTHON_RETRY_NS << p->python_tries, PYTHON_SHARE * (end - start));
+		p->python_tries++;
 	}
 }
 
