@@ -180,7 +180,12 @@ check-vm: all fake
 	$(Q)tests/vm/run
 
 check-all: check
+	$(Q)$(MAKE) lint
 	$(Q)$(MAKE) check-vm
+
+# Static checks of the tree, all of them. LINT=quick leaves the slow half of clang-tidy out, as tests/run does.
+lint: $(SKEL) $(PAGE_H)
+	$(Q)LINT='$(LINT)' O='$(O)' tests/lint/run
 
 bench: all fake $(O)/tests/bench/journal_tail $(O)/tests/bench/rules
 	$(Q)tests/bench/run
@@ -248,6 +253,6 @@ deb:
 clean:
 	rm -rf .build gpuxray
 
-.PHONY: FORCE all check-vm check-all dist distcheck deb fake unit seeded fuzz check demo bench leakbench install uninstall clean
+.PHONY: FORCE all check-vm check-all lint dist distcheck deb fake unit seeded fuzz check demo bench leakbench install uninstall clean
 .DELETE_ON_ERROR:
 -include $(OBJS:.o=.d) $(O)/src/main.d $(UNIT:=.d) $(LEAK:.o=.d)
