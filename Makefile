@@ -202,8 +202,13 @@ check-arm64:
 	$(Q)tests/arm64/run
 
 check-all: check
+	$(Q)$(MAKE) lint
 	$(Q)$(MAKE) check-vm
 	$(Q)$(MAKE) check-arm64
+
+# Static checks of the tree, all of them. LINT=quick leaves the slow half of clang-tidy out, as tests/run does.
+lint: $(SKEL) $(PAGE_H)
+	$(Q)LINT='$(LINT)' O='$(O)' tests/lint/run
 
 # What gpuxray is compared with. Without libunwind one of them is missing, and its row says so.
 PKG_CONFIG ?= pkg-config
@@ -291,6 +296,6 @@ deb:
 clean:
 	rm -rf .build gpuxray
 
-.PHONY: FORCE all check-vm check-arm64 check-all dist distcheck deb fake unit seeded fuzz check demo bench leakbench install uninstall clean
+.PHONY: FORCE all check-vm lint check-arm64 check-all dist distcheck deb fake unit seeded fuzz check demo bench leakbench install uninstall clean
 .DELETE_ON_ERROR:
 -include $(OBJS:.o=.d) $(O)/src/main.d $(UNIT:=.d) $(LEAK:.o=.d)

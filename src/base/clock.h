@@ -9,6 +9,7 @@
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define USEC_PER_SEC UINT64_C(1000000)
 
+/* CLOCK_MONOTONIC, which stands still in suspend, and CLOCK_BOOTTIME, which does not; the time of day since 1970. */
 uint64_t clock_monotonic_ns(void);
 uint64_t clock_boot_ns(void);
 uint64_t clock_thread_ns(void); /* processor time of this thread */

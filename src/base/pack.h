@@ -8,6 +8,7 @@
 
 #include "base/strbuf.h"
 
+/* Appends, in the machine's byte order; what fails is seen in sb->error. */
 void pack_u8(struct strbuf *sb, uint8_t v);
 void pack_u32(struct strbuf *sb, uint32_t v);
 void pack_u64(struct strbuf *sb, uint64_t v);
@@ -22,6 +23,7 @@ struct unpack {
 	bool is_bad;
 };
 
+/* Takes the next of that size. Once the input was too short all that is taken is 0, and is_bad says so. */
 uint8_t unpack_u8(struct unpack *u);
 uint32_t unpack_u32(struct unpack *u);
 uint64_t unpack_u64(struct unpack *u);

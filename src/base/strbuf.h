@@ -17,6 +17,7 @@ struct strbuf {
 
 #define STRBUF_INIT {}
 
+/* Appends; without effect once error is set, and sets it where memory is missing. */
 void strbuf_add(struct strbuf *sb, const void *data, size_t len);
 void strbuf_adds(struct strbuf *sb, const char *s);
 void strbuf_addc(struct strbuf *sb, char c);

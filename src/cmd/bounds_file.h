@@ -25,6 +25,7 @@ struct bound_line {
 	uint32_t day;
 };
 
+/* The text of the file: its first line, then one for each site. What fails is seen in sb->error. */
 void bounds_begin(struct strbuf *sb);
 void bounds_add(struct strbuf *sb, const struct bound_line *l);
 /*

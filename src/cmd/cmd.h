@@ -2,6 +2,7 @@
 /* One function a subcommand; argv[0] is its name. Each returns the exit status of interface and man page. */
 #pragma once
 
+/* Each returns when its subcommand is done. */
 int cmd_run(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_test(int argc, char **argv);

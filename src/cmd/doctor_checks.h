@@ -105,6 +105,7 @@ struct doctor_report {
 	bool is_cut; /* no memory for all lines: worth nothing */
 };
 
+/* Judges the facts; the caller releases the report. The last is the word for a result, static. */
 void doctor_check(const struct doctor_facts *f, struct doctor_report *ret);
 void doctor_report_done(struct doctor_report *r);
 const char *doctor_result_name(enum doctor_result r);

@@ -54,6 +54,7 @@ int state_end(struct state_file *s);
 /* Has it grown to twice what was live last time, or so far that little more fits? */
 bool state_is_grown(const struct state_file *s);
 
+/* What was written, and what was not. */
 struct state_stats {
 	uint64_t bytes, left_out, failures;
 };

@@ -36,6 +36,7 @@ struct pen {
 void pen_init(struct pen *p, const struct story *s, const struct text_options *o, struct strbuf *sb);
 void pen_done(struct pen *p);
 
+/* Of what is written from here on. */
 void pen_style(struct pen *p, enum pen_style style);
 /* Blanks up to that column; none if it is past it. */
 void pen_go(struct pen *p, size_t column);

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "history/render_text_pen.h"
 
+/* The parts of the text, each with its heading; nothing where there is nothing to tell. */
 void text_moments(struct pen *p);
 void text_devices(struct pen *p);
 void text_processes(struct pen *p);
@@ -54,6 +55,7 @@ struct top {
 	size_t total;			/* that were added */
 };
 
+/* Keeps an item if it is one of the first; then puts those in the order of their time. */
 void top_add(struct top *top, struct top_item item);
 void top_by_time(struct top *top);
 /* "[12 more]" where some do not fit. */

@@ -49,6 +49,53 @@ static struct incident *make(struct telling *t, const struct told *r, uint64_t h
 	return in;
 }
 
+/* Least important first. */
+static int by_importance(const void *a, const void *b)
+{
+	const struct incident *x = *(struct incident *const *)a, *y = *(struct incident *const *)b;
+
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	return x->s.last_usec < y->s.last_usec ? -1 : x->s.last_usec > y->s.last_usec;
+}
+
+static int unlink_one(struct telling *t, struct incident *in)
+{
+	struct incident *first = map64_get(&t->incident_map, in->hash);
+
+	if (!in->s.id || !first)
+		return 0;
+	if (first == in) {
+		if (in->next)
+			return map64_put(&t->incident_map, in->hash, in->next);
+		(void)map64_remove(&t->incident_map, in->hash);
+		return 0;
+	}
+	while (first && first->next != in)
+		first = first->next;
+	if (first)
+		first->next = in->next;
+	return 0;
+}
+
+static int prune(struct telling *t, size_t max)
+{
+	size_t over = t->incidents_len > max ? t->incidents_len - max : 0;
+
+	if (over == 0)
+		return 0;
+	qsort(t->incidents, t->incidents_len, sizeof(*t->incidents), by_importance);
+	for (size_t i = 0; i < over; i++) {
+		if (unlink_one(t, t->incidents[i]) < 0)
+			return -ENOMEM;
+		free(t->incidents[i]);
+	}
+	t->incidents_len = max;
+	memmove(t->incidents, t->incidents + over, max * sizeof(*t->incidents));
+	t->story.left_out.incidents += over;
+	return 0;
+}
+
 /* A new one for a record without an id. */
 static int find(struct telling *t, const struct told *r, struct incident **ret)
 {
@@ -62,7 +109,7 @@ static int find(struct telling *t, const struct told *r, struct incident **ret)
 		if ((*ret)->s.id == id && (*ret)->host == r->host)
 			return 0;
 	if (t->incidents_len >= STORY_INCIDENTS_MAX + STORY_INCIDENTS_MAX / 4) {
-		err = incident_prune(t, STORY_INCIDENTS_MAX);
+		err = prune(t, STORY_INCIDENTS_MAX);
 		if (err < 0)
 			return err;
 	}
@@ -226,53 +273,6 @@ int incident_add(struct telling *t, const struct told *r)
 	return err;
 }
 
-/* Least important first. */
-static int by_importance(const void *a, const void *b)
-{
-	const struct incident *x = *(struct incident *const *)a, *y = *(struct incident *const *)b;
-
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return x->s.last_usec < y->s.last_usec ? -1 : x->s.last_usec > y->s.last_usec;
-}
-
-static int unlink_one(struct telling *t, struct incident *in)
-{
-	struct incident *first = map64_get(&t->incident_map, in->hash);
-
-	if (!in->s.id || !first)
-		return 0;
-	if (first == in) {
-		if (in->next)
-			return map64_put(&t->incident_map, in->hash, in->next);
-		(void)map64_remove(&t->incident_map, in->hash);
-		return 0;
-	}
-	while (first && first->next != in)
-		first = first->next;
-	if (first)
-		first->next = in->next;
-	return 0;
-}
-
-int incident_prune(struct telling *t, size_t max)
-{
-	size_t over = t->incidents_len > max ? t->incidents_len - max : 0;
-
-	if (over == 0)
-		return 0;
-	qsort(t->incidents, t->incidents_len, sizeof(*t->incidents), by_importance);
-	for (size_t i = 0; i < over; i++) {
-		if (unlink_one(t, t->incidents[i]) < 0)
-			return -ENOMEM;
-		free(t->incidents[i]);
-	}
-	t->incidents_len = max;
-	memmove(t->incidents, t->incidents + over, max * sizeof(*t->incidents));
-	t->story.left_out.incidents += over;
-	return 0;
-}
-
 void incident_forget(struct telling *t)
 {
 	for (size_t i = 0; i < t->incidents_len; i++)
@@ -346,7 +346,7 @@ int incident_finish(struct telling *t)
 	t->incidents_len = kept;
 	/* Nobody asks by id any more. */
 	map64_done(&t->incident_map);
-	err = incident_prune(t, STORY_INCIDENTS_MAX);
+	err = prune(t, STORY_INCIDENTS_MAX);
 	s->incidents = calloc(t->incidents_len + 1, sizeof(*s->incidents));
 	if (err < 0 || !s->incidents)
 		return -ENOMEM;

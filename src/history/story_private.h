@@ -303,7 +303,6 @@ int sites_finish(struct telling *t, struct proc *p);
 
 /* story_incident.c */
 int incident_add(struct telling *t, const struct told *r);
-int incident_prune(struct telling *t, size_t max);
 int incident_finish(struct telling *t);
 bool unit_matches(const struct telling *t, const char *unit);
 

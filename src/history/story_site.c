@@ -68,11 +68,11 @@ static int add_line(struct telling *t, struct proc *p, struct held *h, const cha
 		second = memchr(blank + 1, ' ', len - (size_t)(blank + 1 - line));
 		e.field[ENTRY_BYTES].len = (size_t)((second ? second : line + len) - (blank + 1));
 	}
-	if (entry_u64(&e, ENTRY_BYTES, &bytes) < 0) {
+	if (!blank || entry_u64(&e, ENTRY_BYTES, &bytes) < 0) {
 		t->has_unreadable = true;
 		return 0;
 	}
-	if (blank && blank - line == 1 && *line == '-')
+	if (blank - line == 1 && *line == '-')
 		return 0; /* a call site whose stack was not taken */
 	st = stack_find(t, line, (size_t)(blank - line), &err);
 	if (st && err == 0)

@@ -23,6 +23,7 @@ struct memtrace_text {
 void memtrace_text_init(struct memtrace_text *t, size_t width, bool is_ascii, struct strbuf *sb);
 void memtrace_text_done(struct memtrace_text *t);
 
+/* The names above the columns. */
 void memtrace_text_header(struct memtrace_text *t);
 /* Its line, what is new about it, and its call sites if asked for. Notes in pp which news were told; the caller takes the
  * look over. */

@@ -30,6 +30,7 @@ struct devices {
 
 #define DEVICES_INIT {}
 
+/* NULL where there is none. It stays the table's. */
 struct device *devices_find(const struct devices *d, const char *uuid);
 /* Finds or adds. 0, -ENOMEM, -ENOSPC beyond DEVICES_MAX. */
 int devices_get(struct devices *d, const char *uuid, struct device **ret);

@@ -175,6 +175,7 @@ struct processes {
 	uint64_t sites_overflow, stacks_overflow; /* of limits.sites */
 };
 
+/* That incarnation of pid, or NULL. It stays the table's. */
 struct process *processes_find(const struct processes *ps, uint32_t pid, uint64_t start_ns);
 /* The newest incarnation of pid, or NULL. */
 struct process *processes_newest(const struct processes *ps, uint32_t pid);

@@ -17,7 +17,7 @@ static void wait_init(void)
 	(void)cond_init(&wait_cond);
 }
 
-struct frames *frames_ref(struct frames *f)
+static struct frames *ref_frames(struct frames *f)
 {
 	(void)atomic_fetch_add_explicit(&f->more, 1, memory_order_relaxed);
 	return f;
@@ -111,7 +111,7 @@ const struct frames *stack_frames(const struct stack *s)
 
 struct frames *stack_frames_ref(const struct stack *s)
 {
-	return frames_ref(atomic_load_explicit(&s->frames, memory_order_acquire));
+	return ref_frames(atomic_load_explicit(&s->frames, memory_order_acquire));
 }
 
 bool stack_is_done(const struct stack *s)

@@ -69,7 +69,6 @@ struct frames {
 	char *strings; /* storage of function and file */
 };
 
-struct frames *frames_ref(struct frames *f);
 void frames_free(struct frames *f); /* gives up a reference; accepts NULL */
 DEFINE_CLEANUP(struct frames, frames_free)
 

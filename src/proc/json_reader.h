@@ -15,6 +15,7 @@ struct json_reader {
 	bool is_first; /* the next member or element is the first one */
 };
 
+/* A reader of a text that is neither copied nor terminated, and must outlive it. */
 struct json_reader json_reader_of(const char *text, size_t len);
 /* Goes into the object or array that is next; false: what is next is no such, and has been passed over. */
 bool json_enter_object(struct json_reader *j);

@@ -30,6 +30,7 @@ struct field_desc {
 	size_t max;    /* bytes of value, 0 = what RECORD_FIELD_MAX leaves */
 };
 
+/* All fields in the order of a record; the name and the MESSAGE_ID of an event. All static. */
 const struct field_desc *fields_table(size_t *ret_len);
 const char *field_event_name(unsigned event);
 const char *field_message_id(unsigned event);

@@ -19,7 +19,7 @@ void line_add_name(struct line *l, const char *s)
 	foreign_word(l->sb, l->redact, s, l->name_max);
 }
 
-void line_add_unit_name(struct line *l, const char *s)
+static void add_unit_name(struct line *l, const char *s)
 {
 	size_t start = l->sb->len;
 
@@ -80,7 +80,8 @@ void line_add_optional_duration(struct line *l, const char *before, uint64_t ns)
 	line_add(l, format_duration(buf, ns));
 }
 
-void line_add_device(struct line *l)
+/* "GPU 0" */
+static void add_device(struct line *l)
 {
 	const struct report *r = l->r;
 	const char *uuid = r->scope == SCOPE_DEVICE && r->scope_key ? r->scope_key : r->device_uuid;
@@ -98,7 +99,7 @@ void line_add_where(struct line *l)
 	if (l->r->scope == SCOPE_DEVICE || (l->r->device_index < 0 && !l->r->device_uuid))
 		return;
 	line_add(l, " on ");
-	line_add_device(l);
+	add_device(l);
 }
 
 /* Which memory or where: a pinned buffer "on GPU 0" would be looked for there. */
@@ -123,7 +124,8 @@ static void line_add_pod(struct line *l, const struct identity *id)
 	utf8_cut(l->sb, start, l->name_max);
 }
 
-void line_add_process(struct line *l)
+/* "python3[4711] train.service" */
+static void add_process(struct line *l)
 {
 	const struct identity *id = l->r->id;
 	const char *unit;
@@ -147,7 +149,7 @@ void line_add_process(struct line *l)
 		line_add_pod(l, id);
 	} else if (unit) {
 		line_add(l, " ");
-		line_add_unit_name(l, unit);
+		add_unit_name(l, unit);
 	}
 }
 
@@ -167,12 +169,12 @@ void line_add_who(struct line *l)
 	}
 	switch (r->scope) {
 	case SCOPE_DEVICE:
-		line_add_device(l);
+		add_device(l);
 		return;
 	case SCOPE_UNIT:
 		if (!r->scope_key)
 			break;
-		line_add_unit_name(l, r->scope_key);
+		add_unit_name(l, r->scope_key);
 		return;
 	case SCOPE_CGROUP:
 		if (!r->scope_key)
@@ -199,5 +201,5 @@ void line_add_who(struct line *l)
 	default:
 		break;
 	}
-	line_add_process(l);
+	add_process(l);
 }

@@ -280,7 +280,8 @@ static int each(struct rule_test *t, const char *name, size_t max, const char *e
 	return r;
 }
 
-int test_parse_subjects(struct rule_test *t)
+/* Devices and processes. */
+static int parse_subjects(struct rule_test *t)
 {
 	int r, q;
 
@@ -358,7 +359,7 @@ int test_parse(struct rule_test *t)
 {
 	/* In this order: each looks at what those before have found. */
 	static int (*const steps[])(struct rule_test *t) = { parse_name, parse_tick, parse_stretch, test_load_rules,
-							     test_parse_subjects, parse_trace, parse_expect };
+							     parse_subjects, parse_trace, parse_expect };
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && r != -ENOMEM; i++) {

@@ -161,7 +161,6 @@ int test_parse_keys(struct rule_test *t, const config_setting_t *group, const ch
 const config_setting_t *test_setting(const struct rule_test *t, const char *name);
 int test_parse(struct rule_test *t);
 void test_done(struct rule_test *t);
-int test_parse_subjects(struct rule_test *t); /* devices and processes */
 int test_parse_trace(struct rule_test *t, const config_setting_t *s);
 int test_parse_expects(struct rule_test *t, const config_setting_t *s);
 int test_load_rules(struct rule_test *t);
@@ -194,6 +193,7 @@ struct test_run {
 	int error;     /* of a callback */
 };
 
+/* Plays the events and judges the expectations, which counts tell. 0, or -errno when it could not be played. */
 int test_play(struct rule_test *t, struct rule_test_counts *counts);
 /* Lets happen what happens up to a time. */
 struct script;
@@ -231,6 +231,7 @@ bool test_selects(const struct test_run *run, const struct expectation *x, const
 
 /* --- saying --- */
 
+/* For a person, rounded only where what was rounded is told beside it. */
 void say_time(struct strbuf *sb, uint64_t ns);
 void say_quantity(struct strbuf *sb, const struct quantity *q);
 void say_view(const struct test_run *run, const struct view *v, struct strbuf *sb);

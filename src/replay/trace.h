@@ -122,6 +122,7 @@ struct trace_clock {
 };
 #define TRACE_CLOCK_DEFAULT { .monotonic_ns = UINT64_C(1000000000000), .real_usec = UINT64_C(1700000000000000) }
 
+/* Static; NULL for a type that there is not. */
 const char *trace_type_name(enum trace_type t);
 
 /* --- reading --- */

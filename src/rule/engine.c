@@ -75,7 +75,8 @@ static void release_devices(struct engine *e, struct process *p, const struct oc
 	}
 }
 
-void engine_end_process(struct engine *e, struct process *p, const struct occasion *o)
+/* Says what is to say of its end and forgets it. */
+static void end_process(struct engine *e, struct process *p, const struct occasion *o)
 {
 	struct occasion end = *o;
 
@@ -128,7 +129,7 @@ int engine_get_process(struct engine *e, uint32_t pid, uint64_t start_ns, const 
 	if (newest && newest->start_ns > start_ns)
 		return -ESRCH; /* late news of one that is gone */
 	if (newest)
-		engine_end_process(e, newest, o); /* its exit was lost: the pid is another's now */
+		end_process(e, newest, o); /* its exit was lost: the pid is another's now */
 	if (e->processes.len >= e->limits.processes) {
 		e->overflow_processes++;
 		return -ENOSPC;
@@ -201,7 +202,7 @@ int engine_event(struct engine *e, const struct event *ev, uint64_t now_ns, uint
 	if (ev->type == EVENT_EXEC || ev->type == EVENT_EXIT) {
 		p = processes_find(&e->processes, ev->pid, ev->start_ns);
 		if (p)
-			engine_end_process(e, p, &o);
+			end_process(e, p, &o);
 		else
 			restored_end(e, ev->pid, ev->start_ns, &o);
 		return 0;

@@ -162,6 +162,7 @@ void engine_set_boot_offset(struct engine *e, uint64_t ns);
 /* Tells what has changed since the last samples: before a stop. */
 void engine_history_flush(struct engine *e, uint64_t now_ns, uint64_t real_usec);
 
+/* Of the engine's samples for the journal. */
 struct history_stats {
 	uint64_t told;	   /* reports */
 	uint64_t last_minute; /* of them, in the minute that runs */
@@ -171,6 +172,7 @@ struct history_stats {
 };
 void engine_history_stats(const struct engine *e, struct history_stats *ret);
 
+/* Of all processes that are traced. */
 struct engine_totals {
 	uint64_t processes, live_bytes, host_bytes, managed_bytes, framework_bytes, events, lost_events;
 	uint64_t alloc_count, free_count, fail_count; /* those of processes that have ended too */

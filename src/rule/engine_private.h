@@ -17,8 +17,6 @@ int engine_get_process(struct engine *e, uint32_t pid, uint64_t start_ns, const 
 bool engine_adopt_process(struct process *p, uint64_t start_ns);
 /* Its first event. */
 void engine_cover(struct process *p);
-/* Says what is to say of its end and forgets it. */
-void engine_end_process(struct engine *e, struct process *p, const struct occasion *o);
 /* Removes a device that nobody uses or knows, and its groups. */
 void engine_put_device(struct engine *e, struct device *dev, const struct occasion *o);
 /* Whoever listens hears of it before it takes effect. */

@@ -73,7 +73,5 @@ struct engine_input {
 	};
 };
 
-/* Tells it: the function that the type names, and what that returns. */
-int engine_apply(struct engine *e, const struct engine_input *in);
 /* Calls tap with each input before it takes effect, in the order they come. NULL: no longer. One at a time. */
 void engine_set_tap(struct engine *e, void (*tap)(const struct engine_input *in, void *userdata), void *userdata);

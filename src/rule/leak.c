@@ -87,7 +87,8 @@ static uint64_t leak_born(const struct leak_ring *ring, const struct leak_scale 
 	return back > 0 ? sat_diff(ring->slot[s->slots + slot_after(s, slot)], ring->slot[s->slots + slot]) : 0;
 }
 
-uint64_t leak_late_age(const struct leak_scale *s, uint32_t group)
+/* From what age on a free speaks against growth that is judged in groups of so many epochs. */
+static uint64_t late_age(const struct leak_scale *s, uint32_t group)
 {
 	uint64_t quarter = (uint64_t)s->epochs * group / 4;
 
@@ -139,7 +140,7 @@ double leak_lives_beyond(struct leak_lives *l, uint64_t now_ns, uint64_t age_ns)
 
 double leak_lives_late(struct leak_lives *l, const struct leak_scale *s, uint64_t epoch, uint32_t group)
 {
-	return leak_lives_beyond(l, epoch * s->epoch_ns, leak_late_age(s, group));
+	return leak_lives_beyond(l, epoch * s->epoch_ns, late_age(s, group));
 }
 
 void leak_ring_advance(struct leak_ring *ring, const struct leak_scale *s, uint64_t epoch)

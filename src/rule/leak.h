@@ -97,8 +97,6 @@ void leak_ring_set_remade(struct leak_ring *ring, bool is_remade);
 void leak_lives_add(struct leak_lives *l, uint64_t now_ns, uint64_t age_ns, uint64_t bytes);
 /* Bytes freed at that age or more, as far as they are remembered. */
 double leak_lives_beyond(struct leak_lives *l, uint64_t now_ns, uint64_t age_ns);
-/* From what age on a free speaks against growth that is judged in groups of so many epochs. */
-uint64_t leak_late_age(const struct leak_scale *s, uint32_t group);
 /* Bytes freed at that age or more, while epoch has just begun. */
 double leak_lives_late(struct leak_lives *l, const struct leak_scale *s, uint64_t epoch, uint32_t group);
 /* Do they, late being the bytes of such? */
@@ -122,7 +120,7 @@ struct leak_frees {
 };
 /* One level of that, whatever late frees say; they are for the evidence. */
 void leak_judge_level(const struct leak_ring *ring, const struct leak_scale *s, const struct rule *r, uint64_t min_bytes,
-		      uint64_t epoch, uint32_t group, const struct leak_frees *frees, struct leak_verdict *ret);
+		      uint64_t epoch, uint32_t group, const struct leak_frees *frees, struct leak_verdict *v);
 /* Several rings that are looked at as if they were one, their sum, without making it. */
 struct leak_rings {
 	struct leak_ring *const *list;

@@ -44,7 +44,8 @@ static bool may_leak(struct engine *e, struct site *s, int scale, uint64_t epoch
 	       !leak_is_bounded(leak_bound_share(e, s));
 }
 
-bool leak_site_counts(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
+/* May growth of the site be a leak at that level? Not where late frees refute it, nor below where it stopped before. */
+static bool site_counts(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group)
 {
 	return is_young(e, s, scale, epoch) && may_leak(e, s, scale, epoch, group);
 }
@@ -147,7 +148,7 @@ struct leak_ring *leak_sum_sites(struct engine *e, const struct process *p, int 
 	sum->origin_ns = UINT64_MAX;
 	*ret_frees = (struct leak_frees){ 0 };
 	while ((s = process_next_site(p, &iter))) {
-		if (!leak_site_counts(e, s, scale, epoch, group))
+		if (!site_counts(e, s, scale, epoch, group))
 			continue;
 		leak_ring_sum(sum, s->watch->rings[scale], &e->scales[scale]);
 		ret_frees->late += leak_lives_late(&s->watch->lives, &e->scales[scale], epoch, group);
@@ -179,7 +180,7 @@ size_t leak_top_sites(struct engine *e, const struct rule_state *rs, const struc
 		uint64_t bytes;
 		size_t at;
 
-		if (!ring || !leak_site_counts(e, s, rs->scale, rs->leak_epoch, group))
+		if (!ring || !site_counts(e, s, rs->scale, rs->leak_epoch, group))
 			continue;
 		bytes = leak_mature(ring, &e->scales[rs->scale], rs->leak_epoch, group);
 		if (bytes == 0)

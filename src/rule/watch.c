@@ -74,6 +74,27 @@ void watch_clock(struct engine *e, uint64_t now_ns, uint64_t real_usec)
 	e->real_usec = real_usec;
 }
 
+static void site_watch_free(struct site *s)
+{
+	if (!s->watch)
+		return;
+	for (size_t i = 0; i < WATCH_SCALES_MAX; i++)
+		free(s->watch->rings[i]);
+	free(s->watch->slots);
+	free(s->watch);
+	s->watch = NULL;
+}
+
+static bool release_site_watch(struct site *s)
+{
+	for (size_t i = 0; s->watch && i < s->watch->slots_len; i++) {
+		if (s->watch->slots[i].incident)
+			return false;
+	}
+	site_watch_free(s);
+	return true;
+}
+
 int watch_new(struct process *p)
 {
 	struct process_watch *w = calloc(1, sizeof(*w));
@@ -84,7 +105,7 @@ int watch_new(struct process *p)
 	/* As the kernel's books start. */
 	w->armed_high = w->armed_single = UINT64_MAX;
 	p->watch = w;
-	p->release_site = watch_release_site;
+	p->release_site = release_site_watch;
 	return 0;
 }
 
@@ -119,27 +140,6 @@ size_t slots_drop_dead(struct slot *slots, size_t len)
 	}
 	slots_link(slots, kept);
 	return kept;
-}
-
-static void site_watch_free(struct site *s)
-{
-	if (!s->watch)
-		return;
-	for (size_t i = 0; i < WATCH_SCALES_MAX; i++)
-		free(s->watch->rings[i]);
-	free(s->watch->slots);
-	free(s->watch);
-	s->watch = NULL;
-}
-
-bool watch_release_site(struct site *s)
-{
-	for (size_t i = 0; s->watch && i < s->watch->slots_len; i++) {
-		if (s->watch->slots[i].incident)
-			return false;
-	}
-	site_watch_free(s);
-	return true;
 }
 
 /* The slot of a rule; a new one where there was none, for which there is room. */

@@ -223,7 +223,6 @@ int watch_new(struct process *p);
 void watch_free(struct process *p);
 /* Ends all incidents of a process and its sites. */
 void watch_vanish(struct engine *e, struct process *p, const struct occasion *o);
-bool watch_release_site(struct site *s);
 /* Moves what is remembered of one site of a process to another, which takes its blocks next. 0 or -ENOMEM, which changes
  * nothing. */
 int watch_merge_sites(struct engine *e, struct site *to, struct site *from, const struct occasion *o);
@@ -313,8 +312,6 @@ struct leak_share {
 	struct site *site; /* NULL: no call shows them, only the driver */
 	uint64_t bytes;
 };
-/* May growth of the site be a leak at that level? Not where late frees refute it, nor below where it stopped before. */
-bool leak_site_counts(struct engine *e, struct site *s, int scale, uint64_t epoch, uint32_t group);
 void leak_prefetch(const struct engine *e, const struct process *p, int scale, uint64_t epoch);
 /* Puts the sites of a process that have anything young into e->leak_young. 0 or -ENOMEM. */
 int leak_find_young(struct engine *e, const struct process *p, int scale, uint64_t epoch);

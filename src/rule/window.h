@@ -16,6 +16,7 @@ struct rate_window {
 };
 
 struct rate_window *rate_window_new(uint64_t window_ns);
+/* n more at that time, which does not go back. */
 void rate_window_add(struct rate_window *w, uint64_t time_ns, uint64_t n);
 /* Average per second over the window that ends at now_ns. */
 double rate_window_rate(struct rate_window *w, uint64_t now_ns);

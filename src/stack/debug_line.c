@@ -235,8 +235,12 @@ static bool read_header(struct scan *s, uint64_t *ret_program)
 	}
 	b.end = b.p + MIN(len, (uint64_t)(b.end - b.p));
 	u->version = bytes_u16(&b);
-	if (u->version >= 5 && (bytes_u8(&b) != 8 || bytes_u8(&b) != 0)) /* sizes of addresses and of segment numbers */
-		return false;
+	if (u->version >= 5) {
+		const uint8_t address_size = bytes_u8(&b), segment_size = bytes_u8(&b);
+
+		if (address_size != 8 || segment_size != 0)
+			return false;
+	}
 	len = u->is_64 ? bytes_u64(&b) : bytes_u32(&b);
 	at = elf_stream_position(&s->in) + (uint64_t)(b.p - s->in.p);
 	u->min_instruction = bytes_u8(&b);

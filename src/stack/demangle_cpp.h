@@ -43,6 +43,7 @@ struct cpp {
 	char pool[CPP_POOL_MAX];
 };
 
+/* Gives the name up; what was printed of it counts for nothing. */
 void cpp_fail(struct cpp *p);
 /* The end of the name reads as NUL, and so does all of it after a failure: every loop ends. */
 char cpp_peek(const struct cpp *p);
@@ -53,6 +54,7 @@ void cpp_expect(struct cpp *p, char c);
 bool cpp_enter(struct cpp *p);
 void cpp_leave(struct cpp *p);
 
+/* Prints; what goes beyond the room is cut. cpp_insert() moves what is behind `at` on. */
 void cpp_emit(struct cpp *p, const char *text, size_t len);
 void cpp_print(struct cpp *p, const char *text);
 void cpp_print_number(struct cpp *p, size_t n);

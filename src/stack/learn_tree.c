@@ -456,9 +456,3 @@ void learn_tree_clear(struct learn_tree *t, learn_put_fn put, void *userdata)
 	map64_done(&t->nodes);
 	*t = (struct learn_tree){};
 }
-
-size_t learn_tree_bytes(const struct learn_tree *t)
-{
-	return t->nodes.cap * sizeof(struct map64_slot) + t->nodes.len * sizeof(struct learn_node) +
-	       t->leaves * 64 * sizeof(uint64_t);
-}

@@ -35,5 +35,3 @@ void learn_tree_repeat(const struct learn_tree *t, const struct event_stack *raw
 void learn_tree_remove(struct learn_tree *t, uint64_t stack, learn_put_fn put, void *userdata);
 /* Forgets all; put may be NULL (the process is gone, and its keys with it). */
 void learn_tree_clear(struct learn_tree *t, learn_put_fn put, void *userdata);
-/* Bytes of memory held. */
-size_t learn_tree_bytes(const struct learn_tree *t);

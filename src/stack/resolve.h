@@ -59,8 +59,6 @@ int resolve_init(struct resolve *rs, const struct resolver_options *o);
 void resolve_done(struct resolve *rs);
 
 /* resolve_process.c */
-/* Tells the probe; see resolver_options. */
-int resolve_tell_python(struct resolve *rs, uint32_t pid, const struct python_process *p);
 /* The process, made if need be; one with another start is another. start_ns 0: whichever has the pid now. NULL when out
  * of memory. */
 struct resolve_process *resolve_process(struct resolve *rs, uint32_t pid, uint64_t start_ns);

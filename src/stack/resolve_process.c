@@ -23,7 +23,8 @@
  * process are its own, and last as long as it. */
 #define CODES_IDLE_NS (600 * NSEC_PER_SEC)
 
-int resolve_tell_python(struct resolve *rs, uint32_t pid, const struct python_process *p)
+/* Tells the probe; see resolver_options. */
+static int tell_python(struct resolve *rs, uint32_t pid, const struct python_process *p)
 {
 	return atomic_load(&rs->is_abandoned) ? -ECANCELED : rs->options.python(pid, p, rs->options.userdata);
 }
@@ -49,7 +50,7 @@ static void drop(struct resolve *rs, struct resolve_process *p)
 	rs->stats.python_processes -= p->has_python;
 	/* The probe has taken it off by itself when the process ended, but not if we put it there later. */
 	if (p->has_python)
-		(void)resolve_tell_python(rs, p->pid, NULL);
+		(void)tell_python(rs, p->pid, NULL);
 	process_free(p);
 }
 
@@ -85,7 +86,7 @@ static int tell_probe(struct resolve *rs, struct resolve_process *p, const struc
 	uint64_t first = 0;
 	int r;
 
-	r = resolve_tell_python(rs, p->pid, &p->python.probe);
+	r = tell_python(rs, p->pid, &p->python.probe);
 	if (r < 0)
 		return r;
 	/* The same image still? */
@@ -95,7 +96,7 @@ static int tell_probe(struct resolve *rs, struct resolve_process *p, const struc
 	if (r == 0)
 		r = memory_check(m);
 	if (r < 0)
-		(void)resolve_tell_python(rs, p->pid, NULL);
+		(void)tell_python(rs, p->pid, NULL);
 	return r;
 }
 
@@ -116,7 +117,7 @@ static void look_again(struct resolve *rs, struct resolve_process *p)
 			return;
 	}
 	if (p->has_python) {
-		(void)resolve_tell_python(rs, p->pid, NULL);
+		(void)tell_python(rs, p->pid, NULL);
 		rs->stats.python_processes--;
 		p->has_python = false;
 	}
@@ -287,7 +288,8 @@ void resolve_python(struct resolve *rs, struct resolve_process *p, uint64_t now_
 		log_debug("process %u: looking for Python failed: %s", p->pid, strerror(-r));
 	if (p->python_tries < PYTHON_TRIES) {
 		p->wants_python = true;
-		p->python_due_ns = end + MAX(PYTHON_RETRY_NS << p->python_tries++, PYTHON_SHARE * (end - start));
+		p->python_due_ns = end + MAX(PYTHON_RETRY_NS << p->python_tries, PYTHON_SHARE * (end - start));
+		p->python_tries++;
 	}
 }
 

@@ -68,7 +68,8 @@ static void open_vdso(struct unwind_cache *c)
 	(void)elf_file_open(TAKE_FD(fd), &c->vdso);
 }
 
-int unwind_cache_object(struct unwind_cache *c, uint32_t pid, const struct mapping *m, struct cache_object *ret)
+/* 0, -ENOENT (no file), -EBADF (cannot be opened), -ENOMEM. */
+static int find_object(struct unwind_cache *c, uint32_t pid, const struct mapping *m, struct cache_object *ret)
 {
 	struct object *ob = NULL;
 	int r;
@@ -88,7 +89,7 @@ int unwind_cache_object(struct unwind_cache *c, uint32_t pid, const struct mappi
 	return 0;
 }
 
-void cache_object_done(struct cache_object *ob)
+static void object_done(struct cache_object *ob)
 {
 	object_unref(ob->object);
 	*ob = (struct cache_object){};
@@ -102,10 +103,10 @@ int cache_memo_get(struct cache_memo *memo, struct unwind_cache *c, uint32_t pid
 	int r;
 
 	if (memo->slots[i].mapping != m) {
-		r = unwind_cache_object(c, pid, m, &ob);
+		r = find_object(c, pid, m, &ob);
 		if (r < 0)
 			return r;
-		cache_object_done(&memo->slots[i].object);
+		object_done(&memo->slots[i].object);
 		memo->slots[i].mapping = m;
 		memo->slots[i].object = ob;
 	}
@@ -116,7 +117,7 @@ int cache_memo_get(struct cache_memo *memo, struct unwind_cache *c, uint32_t pid
 void cache_memo_done(struct cache_memo *memo)
 {
 	for (size_t i = 0; i < MEMO_SIZE; i++)
-		cache_object_done(&memo->slots[i].object);
+		object_done(&memo->slots[i].object);
 }
 
 static int get_file(struct unwind_cache *c, const struct cache_object *ob, uint64_t *work, struct cache_file **ret)

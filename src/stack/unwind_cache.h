@@ -46,9 +46,6 @@ struct unwind_cache {
 
 int unwind_cache_init(struct unwind_cache *c, struct objects *objects, const struct unwinder_limits *limits);
 void unwind_cache_done(struct unwind_cache *c);
-/* 0, -ENOENT (no file), -EBADF (cannot be opened), -ENOMEM. */
-int unwind_cache_object(struct unwind_cache *c, uint32_t pid, const struct mapping *m, struct cache_object *ret);
-void cache_object_done(struct cache_object *ob);
 /* offset: of the code in the file. 0 and a row, valid until the next call; -ENOENT, -EBADMSG, -ENOBUFS, -ENOMEM as from
  * cfi_find(). */
 int unwind_cache_row(struct unwind_cache *c, const struct cache_object *ob, uint64_t offset, uint64_t *work,
@@ -65,7 +62,7 @@ struct cache_memo {
 	} slots[MEMO_SIZE];
 };
 
-/* As unwind_cache_object(); borrowed until the next call. */
+/* 0, -ENOENT (no file), -EBADF (cannot be opened), -ENOMEM. What is returned is borrowed until the next call. */
 int cache_memo_get(struct cache_memo *memo, struct unwind_cache *c, uint32_t pid, const struct mapping *m,
 		   const struct cache_object **ret);
 void cache_memo_done(struct cache_memo *memo);

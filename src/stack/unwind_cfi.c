@@ -200,9 +200,12 @@ int cfi_cie_parse(const struct cfi_entry *e, struct cfi_cie *ret)
 	if ((version != 1 && version != 3 && version != 4) || !memchr(b.p, 0, (size_t)(b.end - b.p)))
 		return -EBADMSG;
 	b.p += strlen(letters) + 1;
-	/* Sizes of an address and of a segment selector. */
-	if (version == 4 && (bytes_u8(&b) != 8 || bytes_u8(&b) != 0))
-		return -EBADMSG;
+	if (version == 4) {
+		const uint8_t address_size = bytes_u8(&b), segment_size = bytes_u8(&b);
+
+		if (address_size != 8 || segment_size != 0)
+			return -EBADMSG;
+	}
 	cie.code_align = bytes_uleb(&b);
 	cie.data_align = bytes_sleb(&b);
 	ra = version == 1 ? bytes_u8(&b) : bytes_uleb(&b);

@@ -92,7 +92,7 @@ struct cfi_program {
 /* Bytes read, fewer than len at a segment's or the file's end; -ENOBUFS, -errno. */
 int cfi_read(const struct elf_file *f, uint64_t vaddr, void *buf, size_t len, uint64_t *work);
 /* 0, -ENOENT (the end of the list), -EBADMSG, -ENOBUFS, -ENOMEM. */
-int cfi_entry_read(const struct elf_file *f, uint64_t vaddr, uint64_t *work, struct cfi_entry *ret);
+int cfi_entry_read(const struct elf_file *f, uint64_t vaddr, uint64_t *work, struct cfi_entry *e);
 void cfi_entry_done(struct cfi_entry *e);
 int cfi_cie_parse(const struct cfi_entry *e, struct cfi_cie *ret);
 /* A pointer in one of the .eh_frame encodings; at_vaddr: of the field, for those relative to it. */

@@ -129,6 +129,7 @@ int top_model_key(struct top_model *m, uint32_t key);
 /* What to ask for: sites are of the chosen process alone. *site_pid is what the query points to. */
 void top_model_query(const struct top_model *m, struct view_query *q, uint32_t *site_pid);
 
+/* Whether the filter leaves it in the table. */
 bool top_model_matches(const struct top_model *m, const struct view_process *p);
 /* The chosen one; NULL where there is none. */
 const struct view_process *top_model_selected(const struct top_model *m);

@@ -214,7 +214,8 @@ static bool value_of_u64(uint64_t n, enum metrics_form form, struct metrics_valu
 	return true;
 }
 
-bool metrics_value_of(const void *thing, const struct metrics_field *f, struct metrics_value *ret)
+/* False: not known. */
+static bool value_of(const void *thing, const struct metrics_field *f, struct metrics_value *ret)
 {
 	const void *at = (const char *)thing + f->offset;
 
@@ -283,7 +284,7 @@ void metrics_fields(struct metrics_out *out, const struct metrics_list *list, co
 			const struct metrics_series *s = &list->series[k];
 			struct metrics_value v;
 
-			if (metrics_value_of(s->thing, &fields[i], &v))
+			if (value_of(s->thing, &fields[i], &v))
 				metrics_sample(out, strbuf_str(&list->text) + s->at, s->len, v);
 		}
 	}

@@ -76,6 +76,7 @@ void metrics_label_u64(struct strbuf *sb, bool is_first, const char *key, uint64
 /* gpu="uuid",gpu_index="0"; empty where not known. */
 void metrics_label_gpu(struct strbuf *sb, bool is_first, const char *uuid, int64_t index);
 
+/* The samples that follow are of this one; its metadata comes with the first, or not at all. */
 void metrics_family(struct metrics_out *out, const struct metrics_family *f);
 /* A sample: begin, labels into out->sb, end. suffix is behind the family's own, as "_bucket". */
 void metrics_begin(struct metrics_out *out, const char *suffix);
@@ -88,9 +89,8 @@ static inline struct metrics_value metrics_u64(uint64_t n)
 	return (struct metrics_value){ .whole = n };
 }
 
+/* In seconds, exactly. */
 struct metrics_value metrics_nsec(uint64_t ns);
-/* False: not known. */
-bool metrics_value_of(const void *thing, const struct metrics_field *f, struct metrics_value *ret);
 
 /*
  * Those of a view's things whose labels no earlier one has: the same series twice would make the scrape fail. render writes

@@ -2,7 +2,6 @@
 """The part `limits` of the bench: memory and time at 1,000,000 live blocks, 10,000 processes and 50,000 call sites, and
 what programs can do to the daemon. Its workload is its own driver (tests/fake_gpu/work_many.c)."""
 import json
-import os
 import signal
 import subprocess
 import time

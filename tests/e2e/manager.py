@@ -10,8 +10,6 @@ import socket
 import sys
 import threading
 
-import harness as h
-
 # Asks the manager for the descriptors, puts them where they belong and becomes the daemon.
 LAUNCH = """
 import fcntl, os, socket, sys

@@ -274,13 +274,11 @@ static bool pair_step(struct worker *w, struct item *it)
 
 static CUresult async_free(struct worker *w, uint64_t addr)
 {
-	switch (below(w, 3)) {
-	case 0:
+	const uint64_t way = below(w, 3);
+
+	if (way == 0)
 		return cuMemFreeAsync(addr, NULL);
-	case 1:
-		return cuMemFreeAsync_ptsz(addr, NULL);
-	}
-	return cuMemFree_v2(addr); /* allowed too */
+	return way == 1 ? cuMemFreeAsync_ptsz(addr, NULL) : cuMemFree_v2(addr); /* the last is allowed too */
 }
 
 static CUresult free_call(struct worker *w, const struct item *it)

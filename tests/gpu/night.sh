@@ -61,7 +61,7 @@ job notebook.service notebook.py "$seconds"
 sleep 8
 job train.service train.py "$seconds" 0.5
 train=$!
-(for i in $(seq 9); do sleep 45; job evaluate.service evaluate.py 6 8; done) &
+(for _ in $(seq 9); do sleep 45; job evaluate.service evaluate.py 6 8; done) &
 wait $train
 echo "the training job ended with status $? after ${SECONDS} s"
 sleep 10

@@ -50,7 +50,7 @@ def check_members(path, top):
 
 @test("source archive: all that git knows and nothing that was built, bit for bit the same again")
 def _():
-    with folder() as t:
+    with folder():
         path = twice("source")
         top = f"gpuxray-{tree_version()}"
         check_members(path, top)

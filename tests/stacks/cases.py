@@ -6,7 +6,6 @@ import ctypes
 import functools
 import gc
 import multiprocessing
-import os
 import sys
 import threading
 import time

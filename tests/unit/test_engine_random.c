@@ -111,7 +111,7 @@ static void check(struct sim *s, const struct ledger *l, const bool *alive)
 		EXPECT(!!p == alive[pid]);
 		if (!p)
 			continue;
-		for (uint8_t c = 0; c < CLASS_MAX; c++)
+		for (unsigned c = 0; c < CLASS_MAX; c++)
 			EXPECT_EQ(p->live[c], ledger_sum(l, pid, 1u << c, NULL));
 		EXPECT_EQ(p->live_bytes, ledger_sum(l, pid, CLASS_DEVICE_MASK, NULL));
 		EXPECT(p->exact);
