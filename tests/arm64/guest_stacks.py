@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: MIT
 """On 64-bit Arm: stacks with and without frame pointers, with signed return addresses, and of Python. Runs in the emulated
 machine, among the end-to-end tests."""
-import os
 import sys
 
 import harness as h

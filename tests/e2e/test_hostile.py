@@ -7,7 +7,6 @@ against GPUXRAY_SAN, a daemon built with ASan and UBSan: its books and words are
 """
 import contextlib
 import ctypes
-import mmap
 import os
 import platform
 import random
