@@ -131,7 +131,9 @@ static int parse_min_runtime(struct rule_builder *b, const config_setting_t *s)
 	return conf_duration(b->errors, s, 0, TIME_MAX_NS, &b->rule->min_runtime_ns);
 }
 
-static int parse_conditions(struct rule_builder *b, const config_setting_t *s)
+/* One name or several of names; empty: what to say of a list without any. mask_of: the bits of a name. */
+static int parse_mask(struct rule_builder *b, const config_setting_t *s, const char *what, const char *empty,
+		      const char *const *names, uint32_t (*mask_of)(int name), uint32_t *ret)
 {
 	uint32_t mask = 0;
 	size_t len = 0;
@@ -141,21 +143,32 @@ static int parse_conditions(struct rule_builder *b, const config_setting_t *s)
 	if (r < 0)
 		return r;
 	if (len == 0)
-		return conf_error(b->errors, s, "conditions is empty: leave it out for all of them");
+		return conf_error(b->errors, s, "%s", empty);
 	for (size_t i = 0; i < len; i++) {
 		const config_setting_t *e;
 		const char *text = conf_strings_get(s, i, &e);
-		int c = rule_name_find(rule_condition_names, text);
+		int n = rule_name_find(names, text);
 
-		if (c < 0)
-			r = conf_unknown(b->errors, e, "condition", text, rule_condition_names);
+		if (n < 0)
+			r = conf_unknown(b->errors, e, what, text, names);
 		else
-			mask |= UINT32_C(1) << c;
+			mask |= mask_of(n);
 	}
 	if (r < 0)
 		return r;
-	b->rule->conditions = mask;
+	*ret = mask;
 	return 0;
+}
+
+static uint32_t condition_mask(int condition)
+{
+	return UINT32_C(1) << condition;
+}
+
+static int parse_conditions(struct rule_builder *b, const config_setting_t *s)
+{
+	return parse_mask(b, s, "condition", "conditions is empty: leave it out for all of them", rule_condition_names,
+			  condition_mask, &b->rule->conditions);
 }
 
 static int parse_enabled(struct rule_builder *b, const config_setting_t *s)
@@ -165,29 +178,8 @@ static int parse_enabled(struct rule_builder *b, const config_setting_t *s)
 
 static int parse_class(struct rule_builder *b, const config_setting_t *s)
 {
-	uint32_t mask = 0;
-	size_t len = 0;
-	int r;
-
-	r = conf_strings(b->errors, s, &len);
-	if (r < 0)
-		return r;
-	if (len == 0)
-		return conf_error(b->errors, s, "class is empty: leave it out for \"device\"");
-	for (size_t i = 0; i < len; i++) {
-		const config_setting_t *e;
-		const char *text = conf_strings_get(s, i, &e);
-		int c = rule_name_find(rule_class_names, text);
-
-		if (c < 0)
-			r = conf_unknown(b->errors, e, "class", text, rule_class_names);
-		else
-			mask |= rule_class_mask(c);
-	}
-	if (r < 0)
-		return r;
-	b->rule->classes = mask;
-	return 0;
+	return parse_mask(b, s, "class", "class is empty: leave it out for \"device\"", rule_class_names, rule_class_mask,
+			  &b->rule->classes);
 }
 
 static int parse_kind(struct rule_builder *b, const config_setting_t *s)
