@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The form of a dashboard for Prometheus, after the types of @grafana/schema 13.2 (the heatmap: 10.4), and walks through one."""
+"""Walks through a dashboard, and the form of one for Prometheus, after the types of @grafana/schema 13.2 (the heatmap: 10.4)."""
 import json
+import typing
 
 import tap
 from tap import ANY, BOOL, INT, NUMBER, STRING, ListOf, OneOf, Pattern
@@ -79,25 +80,41 @@ def panels(d):
             yield p
 
 
-def form_problems(d):
-    out = tap.schema_problems(d, DASHBOARD, "dashboard")
+class Form(typing.NamedTuple):
+    """What the parts of a dashboard may hold, by the types of the schema that fit its source of data."""
+    dashboard: dict
+    row: dict
+    panel: typing.Callable  # of a kind of panels
+    kinds: dict
+    overrides: dict
+    transforms: dict
+
+
+PROMETHEUS = Form(DASHBOARD, ROW, panel_schema, OPTIONS, OVERRIDES, TRANSFORMS)
+
+
+def form_problems(d, form):
+    out = tap.schema_problems(d, form.dashboard, "dashboard")
     for p in d["panels"]:
         if p.get("type") == "row":
-            out += tap.schema_problems(p, ROW, f"row {p.get('title')}")
+            out += tap.schema_problems(p, form.row, f"row {p.get('title')}")
     for p in panels(d):
         path = f"panel {p.get('title')!r}"
-        if p.get("type") not in OPTIONS:
+        if p.get("type") not in form.kinds:
             out.append(f"{path}: unknown type {p.get('type')!r}")
             continue
-        out += tap.schema_problems(p, panel_schema(p["type"]), path)
+        out += tap.schema_problems(p, form.panel(p["type"]), path)
         for o in p["fieldConfig"]["overrides"]:
             for prop in o["properties"]:
-                out += tap.schema_problems(prop.get("value"), OVERRIDES.get(prop["id"], ANY), f"{path}: {prop['id']}")
+                out += tap.schema_problems(prop.get("value"), form.overrides.get(prop["id"], ANY), f"{path}: {prop['id']}")
         for t in p.get("transformations", ()):
-            out += tap.schema_problems(t["options"], TRANSFORMS.get(t["id"], {}), f"{path}: {t['id']}")
-        if any(t["range"] == t.get("instant", False) for t in p["targets"]):
-            out.append(f"{path}: a query is either of a range or of an instant")
+            out += tap.schema_problems(t["options"], form.transforms.get(t["id"], {}), f"{path}: {t['id']}")
     return out
+
+
+def range_problems(d):
+    return [f"panel {p.get('title')!r}: a query is either of a range or of an instant"
+            for p in panels(d) if any(t["range"] == t.get("instant", False) for t in p["targets"])]
 
 
 def place_problems(d, queries_max):

@@ -7,6 +7,7 @@ import gotemplate
 import logql
 import shippers
 import tap
+from grafana import panels
 
 RULES = tap.CONTRIB + "/loki/gpuxray-rules.yaml"
 DASHBOARD = tap.CONTRIB + "/grafana/gpuxray-dashboard.json"
@@ -82,13 +83,6 @@ def dashboard():
         return dict(items)
 
     return json.loads(tap.read(DASHBOARD), object_pairs_hook=pairs)
-
-
-def panels(d):
-    for p in d["panels"]:
-        if p["type"] != "row":
-            yield p
-        yield from p.get("panels", ())
 
 
 def plain(expr):

@@ -4,11 +4,13 @@
 import json
 import re
 
+import grafana
 import logql
 import loki
 import shippers
 import tap
-from loki import dashboard, panels, plain
+from grafana import panels
+from loki import dashboard, plain
 from tap import ANY, BOOL, INT, NUMBER, STRING, ListOf, OneOf, Pattern
 
 # After the types of @grafana/schema 13.2.
@@ -81,44 +83,12 @@ def panel_schema(kind):
 
 @tap.test("the dashboard has the form of Grafana's schema")
 def form():
-    d = dashboard()
-    problems = tap.schema_problems(d, DASHBOARD, "dashboard")
-    for p in d["panels"]:
-        if p.get("type") == "row":
-            problems += tap.schema_problems(p, ROW, f"row {p.get('title')}")
-    for p in panels(d):
-        path = f"panel {p.get('title')!r}"
-        if p.get("type") not in OPTIONS:
-            problems.append(f"{path}: unknown type {p.get('type')!r}")
-            continue
-        problems += tap.schema_problems(p, panel_schema(p["type"]), path)
-        for o in p["fieldConfig"]["overrides"]:
-            for prop in o["properties"]:
-                problems += tap.schema_problems(prop.get("value"), OVERRIDES.get(prop["id"], ANY), f"{path}: {prop['id']}")
-        for t in p.get("transformations", ()):
-            problems += tap.schema_problems(t["options"], TRANSFORMS.get(t["id"], {}), f"{path}: {t['id']}")
-    tap.fail_if(problems)
+    tap.fail_if(grafana.form_problems(dashboard(), grafana.Form(DASHBOARD, ROW, panel_schema, OPTIONS, OVERRIDES, TRANSFORMS)))
 
 
 @tap.test("ids and places are each one panel's; all fit a phone's single column and few queries run at first")
 def places():
-    d = dashboard()
-    ids = [p["id"] for p in d["panels"]] + [p["id"] for r in d["panels"] for p in r.get("panels", ())]
-    problems = [f"id {i} stands twice" for i in set(ids) if ids.count(i) > 1]
-    for group in [d["panels"], *(r["panels"] for r in d["panels"] if r["type"] == "row")]:
-        boxes = [(p["gridPos"], p["title"]) for p in group]
-        for n, (a, title) in enumerate(boxes):
-            if a["x"] + a["w"] > 24:
-                problems.append(f"{title} is wider than the page")
-            problems += [f"{title} lies over {t}" for b, t in boxes[:n]
-                         if a["x"] < b["x"] + b["w"] and b["x"] < a["x"] + a["w"] and a["y"] < b["y"] + b["h"] and b["y"] < a["y"] + a["h"]]
-    for p in panels(d):
-        refs = [t["refId"] for t in p["targets"]]
-        problems += [f"{p['title']}: refId {r} stands twice" for r in set(refs) if refs.count(r) > 1]
-    first = sum(len(p["targets"]) for p in d["panels"] if p["type"] != "row")
-    if first > 8:
-        problems.append(f"{first} queries run when it is opened")
-    tap.fail_if(problems)
+    tap.fail_if(grafana.place_problems(dashboard(), 8))
 
 
 @tap.test("its queries name fields, labels, events and variables that exist; transformations and legends likewise")

@@ -20,15 +20,19 @@ def exprs():
     return [promql.plain(t["expr"]) for _, t in targets()]
 
 
+def problems_of(d):
+    return grafana.form_problems(d, grafana.PROMETHEUS) + grafana.range_problems(d)
+
+
 @tap.test("the dashboard has the form of Grafana's schema")
 def form():
     d = grafana.load(DASHBOARD)
-    tap.fail_if(grafana.form_problems(d))
+    tap.fail_if(problems_of(d))
     for change in (lambda p: p.update(type="graph"), lambda p: p["fieldConfig"]["defaults"].update(unit="parsecs"),
                    lambda p: p["targets"][0].update(query="up"), lambda p: p["targets"][0].pop("refId")):
         broken = copy.deepcopy(d)
         change(broken["panels"][0])
-        tap.equal(bool(grafana.form_problems(broken)), True, "a broken one is found")
+        tap.equal(bool(problems_of(broken)), True, "a broken one is found")
 
 
 @tap.test("ids and places are each one panel's, and few queries run at first")
