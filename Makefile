@@ -201,10 +201,18 @@ check-vm: all fake
 check-arm64:
 	$(Q)tests/arm64/run
 
+# An hour of mixed work without and one with ASan, side by side: nothing may grow. SOAK_SECONDS says how long.
+soak: all fake
+	$(Q)$(MAKE) SAN=1 CFLAGS="-O1 -g" all
+	$(Q)GPUXRAY_SAN=$(CURDIR)/.build/san/gpuxray tests/e2e/run tests/soak/test_soak.py
+
+# What takes longer, too. Needs `tests/install-packages` with package, vm and arm64.
 check-all: check
 	$(Q)$(MAKE) lint
+	$(Q)tests/package/run slow
 	$(Q)$(MAKE) check-vm
 	$(Q)$(MAKE) check-arm64
+	$(Q)$(MAKE) soak SOAK_SECONDS=900
 
 # Static checks of the tree, all of them. LINT=quick leaves the slow half of clang-tidy out, as tests/run does.
 lint: $(SKEL) $(PAGE_H)
@@ -296,6 +304,6 @@ deb:
 clean:
 	rm -rf .build gpuxray
 
-.PHONY: FORCE all check-vm lint check-arm64 check-all dist distcheck deb fake unit seeded fuzz check demo bench leakbench install uninstall clean
+.PHONY: FORCE all check-vm lint soak check-arm64 check-all dist distcheck deb fake unit seeded fuzz check demo bench leakbench install uninstall clean
 .DELETE_ON_ERROR:
 -include $(OBJS:.o=.d) $(O)/src/main.d $(UNIT:=.d) $(LEAK:.o=.d)
