@@ -10,6 +10,7 @@ import vm
 JOURNAL = "/var/log/journal"
 HOUR = 3600
 RELOADS = 40  # each is a record of the daemon
+OTHERS_MAX = 30  # records of health and history in the time that they take
 
 
 def hold(case, unit):
@@ -112,6 +113,7 @@ def limited(case):
     vm.write(conf, "[Journal]\nRateLimitIntervalSec=15s\nRateLimitBurst=3\n")
     case.finally_(undo)
     vm.must("systemctl", "restart", "systemd-journald")
+    before = len(vm.records(event="reload"))
     for _ in range(RELOADS):
         vm.must("systemctl", "reload", "gpuxray")
     began = time.time() * 1e6
@@ -120,8 +122,11 @@ def limited(case):
             "a health record after the limit's time")
     report = vm.run("gpuxray", "report", "--since", "-10m").stdout
     missing = sum(map(int, re.findall(r" to .* (\d+) records? written and not in the\s+journal", report)))
-    case.figure(f"{missing} records missing, after {RELOADS} reloads")
-    case.check(RELOADS // 2 <= missing <= RELOADS, f"records that are missing: {missing}, {report[-600:]}")
+    # How many journald took depends on how long the reloads took; each wrote one, and others came between.
+    dropped = RELOADS - (len(vm.records(event="reload")) - before)
+    case.figure(f"{missing} records missing, {dropped} of {RELOADS} reloads among them")
+    case.check(dropped > 0 and dropped <= missing <= dropped + OTHERS_MAX,
+               f"records that are missing: {missing}, of reloads {dropped}; {report[-600:]}")
 
 
 @vm.test("the clock jumps an hour forth and back: no record but what there is to say, and its times are the new ones", "6.12")
