@@ -21,6 +21,20 @@ static __always_inline void add(__u64 *p, __u64 n)
 	__sync_fetch_and_add(p, n);
 }
 
+/*
+ * The first that a change adds to: one of the counts that the daemon compares. The room in the ring is taken before it, and
+ * filled after all other sums. So whoever reads the count finds the news in the ring, or the place where it will be, and
+ * whoever finds a sum changed finds the count changed too; or else a program that is interrupted between the two, as when a
+ * hypervisor takes its processor away, looks like books that are wrong. What is fetched orders memory, on processors that
+ * would put an add without it before the stores of the reservation.
+ */
+static __always_inline void add_first(__u64 *p, __u64 n)
+{
+	__u64 was = __sync_fetch_and_add(p, n);
+
+	asm volatile("" : : "r"(was));
+}
+
 /* Waking the daemon costs 6 us, an event without it 0.15 us: wake only for what cannot wait, or when half full. */
 static __always_inline __u64 wake_flags(bool urgent)
 {
@@ -135,6 +149,26 @@ static __always_inline struct event *event_reserve(struct books *b, __u32 pid, _
 	return ev;
 }
 
+/*
+ * The same where sums are changed between it and the submit. ret_there: whether it is there, to be asked in the place of the
+ * pointer. Linux 6.1 thinks that a pointer that was tested may still be NULL at a second test, and that its room is then kept
+ * for ever; the compiler must not know that the two are one. If not, it is for the caller to count the loss, as the last that
+ * it does: a rebuild that has seen the loss must see the sums too.
+ */
+static __always_inline struct event *event_room(struct books *b, __u32 pid, __u32 type, __u64 now_ns, __u64 *ret_there)
+{
+	struct event *ev = bpf_ringbuf_reserve(&ring, sizeof(*ev), 0);
+	__u64 there = 0;
+
+	if (ev) {
+		event_fill(ev, type, pid, b->start_ns, now_ns);
+		there = 1;
+	}
+	asm volatile("" : "+r"(there));
+	*ret_there = there;
+	return ev;
+}
+
 static __always_inline void event_submit(struct event *ev, bool urgent)
 {
 	count(COUNTER_EVENTS);
@@ -214,31 +248,32 @@ static __always_inline bool crossed(struct books *b, __u64 before, __u64 after)
 	return (after > b->bound_high && before <= b->bound_high) || (after < b->bound_low && before >= b->bound_low);
 }
 
-/* A block has left the live map: take it out of the totals and say so. */
-static __always_inline void book_free(struct books *b, __u32 pid, const struct live_key *key, const struct live_value *v,
-				      __u32 call, __u32 flags)
+/* A block has left the live map: take it out of the totals and say so. Imported memory that was opened several times and
+ * goes all at once is n blocks, with one event. */
+static __always_inline void book_end(struct books *b, __u32 pid, const struct live_key *key, const struct live_value *v,
+				     __u32 call, __u32 flags, __u64 n)
 {
-	__u64 bytes = v->bytes, before, after;
-	struct event *ev;
+	__u64 bytes = v->bytes, before, after, there;
+	struct event *ev = event_room(b, pid, EVENT_FREE, bpf_ktime_get_ns(), &there);
 
-	add(&b->live_bytes[v->class & (CLASS_SLOTS - 1)], -bytes);
 	if (v->class == CLASS_FRAMEWORK) {
+		add_first(&b->framework_free_count, 1);
 		add(&b->framework_live_count, -1ull);
-		add(&b->framework_free_count, 1);
 	} else {
-		add(&b->live_count, -1ull);
-		add(&b->free_count, 1);
+		add_first(&b->free_count, n);
+		add(&b->live_count, -n);
 	}
+	add(&b->live_bytes[v->class & (CLASS_SLOTS - 1)], -(n * bytes));
 	if (is_device_class(v->class)) {
 		before = __sync_fetch_and_add(&b->device_bytes, -bytes);
 		after = before - bytes;
 	} else {
 		before = after = b->device_bytes;
 	}
-
-	ev = event_reserve(b, pid, EVENT_FREE, bpf_ktime_get_ns());
-	if (!ev)
+	if (!there) {
+		lost(b);
 		return;
+	}
 	ev->class = v->class;
 	ev->kind = key->kind;
 	ev->flags = flags | (crossed(b, before, after) ? EVENT_F_CROSSED : 0);
@@ -252,31 +287,34 @@ static __always_inline void book_free(struct books *b, __u32 pid, const struct l
 	event_submit(ev, ev->flags & EVENT_F_CROSSED && may_wake(b, ev->time_ns));
 }
 
-/* Of memory that was opened several times and goes all at once: all but one, without an event each. */
-static __always_inline void book_shares(struct books *b, const struct live_value *v)
+static __always_inline void book_free(struct books *b, __u32 pid, const struct live_key *key, const struct live_value *v,
+				      __u32 call, __u32 flags)
 {
-	__u64 n = v->refs > 1 ? v->refs - 1 : 0;
+	book_end(b, pid, key, v, call, flags, 1);
+}
 
-	if (!n)
-		return;
-	add(&b->live_bytes[v->class & (CLASS_SLOTS - 1)], -(n * v->bytes));
-	add(&b->live_count, -n);
-	add(&b->free_count, n);
+static __always_inline void book_free_all(struct books *b, __u32 pid, const struct live_key *key,
+					  const struct live_value *v, __u32 call, __u32 flags)
+{
+	book_end(b, pid, key, v, call, flags, v->refs > 1 ? v->refs : 1);
 }
 
 static __always_inline void book_unknown_free(struct books *b, __u32 pid, const struct live_key *key, __u32 call,
 					      __u32 class)
 {
 	struct event *ev;
+	__u64 there;
 
 	if (class == CLASS_FRAMEWORK) { /* as many as a framework's cache held before us: no news */
 		count(COUNTER_FRAMEWORK_UNKNOWN);
 		return;
 	}
-	add(&b->unknown_free_count, 1);
-	ev = event_reserve(b, pid, EVENT_FREE, bpf_ktime_get_ns());
-	if (!ev)
+	ev = event_room(b, pid, EVENT_FREE, bpf_ktime_get_ns(), &there);
+	add_first(&b->unknown_free_count, 1);
+	if (!there) {
+		lost(b);
 		return;
+	}
 	ev->class = class;
 	ev->kind = key->kind;
 	ev->flags = EVENT_F_UNKNOWN;
@@ -364,8 +402,7 @@ static __always_inline bool keep_block(struct books *b, __u32 pid, const struct 
 
 		if (live_remove(key)) {
 			pool_give(b, &was);
-			book_shares(b, &was);
-			book_free(b, pid, key, &was, v->call, EVENT_F_REPLACED);
+			book_free_all(b, pid, key, &was, v->call, EVENT_F_REPLACED);
 		}
 	}
 	if (live_add(key, v))
@@ -378,16 +415,17 @@ static __always_inline bool keep_block(struct books *b, __u32 pid, const struct 
 static __always_inline bool book_alloc(struct books *b, __u32 pid, const struct live_key *key, struct live_value *v,
 				       __u32 stack_reason, bool is_shared)
 {
-	__u64 before, after;
+	__u64 before, after, there;
 	bool tracked, urgent;
 	struct event *ev;
 
 	v->birth_ns = bpf_ktime_get_ns();
 	tracked = keep_block(b, pid, key, v, is_shared);
+	ev = event_room(b, pid, EVENT_ALLOC, v->birth_ns, &there);
 	if (v->class == CLASS_FRAMEWORK)
-		add(&b->framework_alloc_count, 1);
+		add_first(&b->framework_alloc_count, 1);
 	else
-		add(&b->alloc_count, 1);
+		add_first(&b->alloc_count, 1);
 	before = after = b->device_bytes;
 	if (!tracked) {
 		add(&b->untracked_count, 1);
@@ -401,10 +439,10 @@ static __always_inline bool book_alloc(struct books *b, __u32 pid, const struct 
 			raise_peak(b, after);
 		}
 	}
-
-	ev = event_reserve(b, pid, EVENT_ALLOC, v->birth_ns);
-	if (!ev)
+	if (!there) {
+		lost(b);
 		return tracked;
+	}
 	urgent = crossed(b, before, after) || (is_device_class(v->class) && v->bytes >= b->bound_single);
 	ev->class = v->class;
 	ev->kind = key->kind;
@@ -424,12 +462,14 @@ static __always_inline bool book_alloc(struct books *b, __u32 pid, const struct 
 static __always_inline void book_fail(struct books *b, __u32 pid, __u64 bytes, __s32 error, __u32 call, __u32 class,
 				      __s32 device, __u64 stack, __u32 stack_reason)
 {
-	struct event *ev;
+	__u64 there;
+	struct event *ev = event_room(b, pid, EVENT_FAIL, bpf_ktime_get_ns(), &there);
 
-	add(&b->fail_count, 1);
-	ev = event_reserve(b, pid, EVENT_FAIL, bpf_ktime_get_ns());
-	if (!ev)
+	add_first(&b->fail_count, 1);
+	if (!there) {
+		lost(b);
 		return;
+	}
 	ev->class = class;
 	ev->call = call;
 	ev->bytes = bytes;

@@ -86,8 +86,7 @@ static long sweep_one(void *map, struct live_key *key, struct live_value *v, str
 		return 1;
 	if (live_remove(&k)) {
 		pool_give(b, &was);
-		book_shares(b, &was);
-		book_free(b, s->pid, &k, &was, s->call, 0);
+		book_free_all(b, s->pid, &k, &was, s->call, 0);
 	}
 	return 0;
 }

@@ -117,13 +117,21 @@ static bool is_worth_rebuild(const struct daemon *d, struct known *k, const stru
 	return true;
 }
 
-/* Equal counts before and after a drain: nothing is under way, so the engine must have the same totals. */
+/*
+ * Equal counts before and after a drain, which has passed the end that the ring had after the first look: nothing is under
+ * way, so the engine must have the same totals. A program takes its room in the ring, then counts, then changes the other
+ * sums (add_first() in bpf/books.h): what had been counted at first was in that part of the ring, and what has begun to
+ * change the totals since has changed a count, which is read once more after them.
+ */
 static void compare(struct daemon *d, struct known *k, const struct books *before)
 {
 	struct process *p;
-	struct books now;
+	struct books now, after;
 
-	if (tracer_books(d->tracer, k->pid, &now) < 0 || now.start_ns != k->start_ns || !counts_equal(before, &now))
+	if (tracer_books(d->tracer, k->pid, &now) < 0 || now.start_ns != k->start_ns)
+		return;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if (tracer_books(d->tracer, k->pid, &after) < 0 || after.gen != before->gen || !counts_equal(before, &after))
 		return;
 	if (resync_is_settling(d->resync, k->pid, k->start_ns))
 		return;

@@ -196,24 +196,27 @@ static int on_event(const struct event *ev, size_t size, void *userdata)
 
 void daemon_drain(struct daemon *d)
 {
+	uint64_t end;
 	int n, rounds = 0;
 
 	do {
 		d->drain_again = false;
 		d->now_ns = clock_monotonic_ns();
 		d->real_usec = clock_real_usec();
+		end = tracer_ring_end(d->tracer);
 		n = tracer_drain(d->tracer, DRAIN_EVENTS_MAX, on_event, d);
 		if (n < 0) {
 			log_warning("reading the ring buffer failed: %s", strerror(-n));
 			return;
 		}
 	} while (d->drain_again && ++rounds < 4);
-	d->is_drained = n < DRAIN_EVENTS_MAX;
-	/* Busy: come back soon. Idle: the tick or a wake-up from the probes will do. */
-	if (n > 0)
+	d->is_drained = n < DRAIN_EVENTS_MAX && tracer_is_past(d->tracer, end);
+	/* Busy, or an event is being written and holds up those behind it: come back soon. Idle: the tick or a wake-up from the
+	 * probes will do. */
+	if (n > 0 || !d->is_drained)
 		(void)sd_event_source_set_time_relative(d->drain_timer, n == DRAIN_EVENTS_MAX ? 0 :
 							d->settings->drain_interval_ns / NSEC_PER_USEC);
-	(void)sd_event_source_set_enabled(d->drain_timer, n > 0 ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+	(void)sd_event_source_set_enabled(d->drain_timer, n > 0 || !d->is_drained ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
 }
 
 void daemon_mapped(uint32_t pid, const struct mapping *m, void *userdata)

@@ -101,7 +101,7 @@ struct daemon {
 	bool drain_again; /* a bound was passed before it was armed */
 	bool libraries_said;
 	bool wants_scan;   /* mapping records were lost */
-	bool is_drained;   /* the last drain left nothing behind */
+	bool is_drained;   /* the last drain left nothing behind of what had been counted when it began */
 	bool wants_end;	   /* ends of processes may have been lost */
 	size_t check_iter; /* where the comparison of books goes on */
 	size_t name_iter;  /* where the naming of devices goes on */

@@ -18,7 +18,7 @@
 struct one {
 	uint32_t pid, gen;
 	uint64_t start_ns, until_ns;
-	struct map64 births; /* by address and kind -> birth_ns as a pointer; never 0 */
+	struct map64 blocks; /* that both sides have, by block_name() */
 };
 
 struct resync {
@@ -33,7 +33,7 @@ static void one_free(struct one *o)
 {
 	if (!o)
 		return;
-	map64_done(&o->births);
+	map64_done(&o->blocks);
 	free(o);
 }
 
@@ -85,10 +85,14 @@ int resync_want(struct resync *r, uint32_t pid, uint64_t start_ns)
 	return 0;
 }
 
-/* Addresses of different kinds may coincide; the topmost bits are never set in a user address. */
-static uint64_t event_key(const struct event *ev)
+/*
+ * A number for a block: not its address alone, which is another's before and after. The news of those may lie in the ring
+ * yet, and with two threads even behind the news of this one. Addresses of different kinds may coincide; the topmost bits
+ * are never set in a user address.
+ */
+static uint64_t block_name(const struct event *ev)
 {
-	return ev->addr ^ (uint64_t)ev->kind << 61;
+	return ev->addr ^ (uint64_t)ev->kind << 61 ^ hash64(ev->birth_ns);
 }
 
 static int add_block(const struct live_key *k, const struct live_value *v, void *userdata)
@@ -115,7 +119,7 @@ static int add_block(const struct live_key *k, const struct live_value *v, void 
 		return 0;
 	ev.pid = o->pid;
 	ev.start_ns = o->start_ns;
-	e = map64_put(&o->births, event_key(&ev), (void *)(uintptr_t)(v->birth_ns ?: 1));
+	e = map64_put(&o->blocks, block_name(&ev), o);
 	/* Imported memory that is open several times is several blocks with one entry. */
 	for (uint32_t i = 0; e == 0 && i < (v->class == CLASS_IMPORTED && k->kind == ADDR_POINTER ? v->refs : 1); i++)
 		e = engine_rebuild_add(r->engine, &ev);
@@ -142,7 +146,7 @@ static int begin_one(struct resync *r, struct one *o)
 	int e;
 
 	drop_settling(r, o->pid, o->start_ns);
-	map64_done(&o->births);
+	map64_done(&o->blocks);
 	o->gen = 0;
 	/* The process may have ended meanwhile: its EXIT event is on its way. */
 	if (tracer_books(r->tracer, o->pid, &b) < 0 || b.start_ns != o->start_ns)
@@ -231,7 +235,7 @@ void resync_forget(struct resync *r, uint32_t pid, uint64_t start_ns)
 bool resync_filter(struct resync *r, const struct event *ev)
 {
 	struct one *o;
-	uint64_t key, birth;
+	uint64_t name;
 
 	if (!r->settling.len || (ev->type != EVENT_ALLOC && ev->type != EVENT_FREE))
 		return true;
@@ -240,17 +244,10 @@ bool resync_filter(struct resync *r, const struct event *ev)
 	o = find_settling(r, ev->pid, ev->start_ns);
 	if (!o)
 		return true;
-	key = event_key(ev);
-	birth = (uintptr_t)map64_get(&o->births, key);
-	if (ev->type == EVENT_ALLOC) {
-		if (birth == ev->birth_ns)
-			return false;
-		return map64_put(&o->births, key, (void *)(uintptr_t)(ev->birth_ns ?: 1)) == 0;
-	}
-	if (birth != ev->birth_ns)
-		return false;
-	(void)map64_remove(&o->births, key);
-	return true;
+	name = block_name(ev);
+	if (ev->type == EVENT_FREE)
+		return map64_remove(&o->blocks, name) != NULL;
+	return !map64_get(&o->blocks, name) && map64_put(&o->blocks, name, o) == 0;
 }
 
 void resync_tick(struct resync *r, uint64_t now_ns)

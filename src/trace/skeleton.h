@@ -13,6 +13,7 @@ struct tracer {
 	struct tracer_options options;
 	struct gpuxray_bpf *skel;
 	struct ring_buffer *ring;
+	void *ring_pages; /* read-only: how far it has been read, and on the next page how far it has been written */
 	bool is_multi;
 	bool is_kept;
 	uint8_t id[16];

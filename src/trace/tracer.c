@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -207,6 +208,22 @@ static void store(struct tracer *t)
 	keep_store(t->options.keep, "exec", bpf_link__fd(t->skel->links.process_exec));
 }
 
+static size_t page_size(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* libbpf has them too, but tells them only from 1.3 on. */
+static int map_positions(struct tracer *t)
+{
+	void *p = mmap(NULL, 2 * page_size(), PROT_READ, MAP_SHARED, bpf_map__fd(t->skel->maps.ring), 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	t->ring_pages = p;
+	return 0;
+}
+
 int tracer_new(const struct tracer_options *o, struct tracer **ret, char *reterr, size_t size)
 {
 	_cleanup_(tracer_freep) struct tracer *t = calloc(1, sizeof(*t));
@@ -242,6 +259,11 @@ int tracer_new(const struct tracer_options *o, struct tracer **ret, char *reterr
 		snprintf(reterr, size, "cannot map the ring buffer: %s", strerror(-r));
 		return r;
 	}
+	r = map_positions(t);
+	if (r < 0) {
+		snprintf(reterr, size, "cannot map the ring buffer's positions: %s", strerror(-r));
+		return r;
+	}
 	store(t);
 	*ret = TAKE_PTR(t);
 	return 0;
@@ -251,6 +273,8 @@ void tracer_free(struct tracer *t)
 {
 	if (!t)
 		return;
+	if (t->ring_pages)
+		(void)munmap(t->ring_pages, 2 * page_size());
 	ring_buffer__free(t->ring);
 	gpuxray_bpf__destroy(t->skel);
 	closep(&t->kept_exit);
@@ -294,4 +318,18 @@ int tracer_drain(struct tracer *t, size_t max, tracer_event_fn fn, void *userdat
 	if (r < 0 && r != -EAGAIN)
 		return r;
 	return (int)(max - t->left);
+}
+
+uint64_t tracer_ring_end(const struct tracer *t)
+{
+	const unsigned long *end = (const void *)((const char *)t->ring_pages + page_size());
+
+	/* What was read of the maps before is older than what is read here. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(end, __ATOMIC_ACQUIRE);
+}
+
+bool tracer_is_past(const struct tracer *t, uint64_t end)
+{
+	return __atomic_load_n((const unsigned long *)t->ring_pages, __ATOMIC_ACQUIRE) >= end;
 }

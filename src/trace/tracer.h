@@ -71,6 +71,11 @@ int tracer_fd(const struct tracer *t); /* readable when the probes ask to be hea
 typedef int (*tracer_event_fn)(const struct event *ev, size_t size, void *userdata);
 /* Hands over at most max events. Number handed over, or -errno; equal to max: there may be more. */
 int tracer_drain(struct tracer *t, size_t max, tracer_event_fn fn, void *userdata);
+/* Where the ring ends, in bytes since ever: what programs have counted so far lies before it, if only as room in which
+ * they are still writing. */
+uint64_t tracer_ring_end(const struct tracer *t);
+/* Has all that lay before that end been handed over? Not while a program is at it: it may have lost its processor. */
+bool tracer_is_past(const struct tracer *t, uint64_t end);
 
 /* 1: the total is past a bound already, drain again; 0; -errno. Unknown processes are ignored. */
 int tracer_arm(struct tracer *t, uint32_t pid, uint64_t start_ns, uint64_t high, uint64_t low, uint64_t single);

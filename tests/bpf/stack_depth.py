@@ -95,4 +95,5 @@ def main():
     sys.exit(1 if bad or not programs else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
