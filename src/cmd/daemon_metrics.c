@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "cmd/daemon_internal.h"
 #include "http/server.h"
-#include "http/textfile.h"
+#include "base/textfile.h"
 #include "http/textfile_writer.h"
 #include "view/metrics.h"
 

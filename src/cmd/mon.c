@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/privilege.h"
+#include "base/textfile.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
-#include "http/address.h"
 #include "http/server.h"
-#include "http/textfile.h"
 #include "view/metrics.h"
 #include "view/source.h"
 

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "http/address.h"
+#include "base/address.h"
 
 #define HTTP_SOCKETS_MAX 2
 #define HTTP_NAME_MAX 128

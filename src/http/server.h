@@ -23,7 +23,7 @@ struct http_server;
 /* Appends the whole exposition. Or -errno and one line in reterr (size bytes): that goes out with status 503. */
 typedef int (*http_render_fn)(enum metrics_format format, struct strbuf *sb, char *reterr, size_t size, void *userdata);
 
-/* listen: an address of http/address.h. On failure one line with cause and cure in reterr (size bytes). 0 or -errno.
+/* listen: an address of base/address.h. On failure one line with cause and cure in reterr (size bytes). 0 or -errno.
  * SIGPIPE must be ignored by the program. */
 int http_server_new(sd_event *event, const char *listen, http_render_fn render, void *userdata, struct http_server **ret,
 		    char *reterr, size_t size);

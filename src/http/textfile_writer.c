@@ -8,8 +8,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/privilege.h"
+#include "base/textfile.h"
 #include "base/thread.h"
-#include "http/textfile.h"
 
 /* How long the end waits for a write in progress. */
 #define STOP_NS (2 * NSEC_PER_SEC)

@@ -4,8 +4,8 @@
 #include <limits.h>
 #include <string.h>
 
-#include "http/address.h"
-#include "http/textfile.h"
+#include "base/address.h"
+#include "base/textfile.h"
 #include "rule/conf.h"
 #include "rule/rule_names.h"
 

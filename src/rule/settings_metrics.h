@@ -12,7 +12,7 @@
 struct config_setting_t;
 
 struct metrics_settings {
-	char *listen;	      /* an address of http/address.h that can be parsed; NULL = nothing listens */
+	char *listen;	      /* an address of base/address.h that can be parsed; NULL = nothing listens */
 	char *textfile;	      /* absolute path; NULL = none is written */
 	uint64_t interval_ns; /* of the text file */
 	uint32_t processes;   /* with series of their own */

@@ -58,7 +58,27 @@ def lines_with(pattern, paths, prepare=lambda text: text):
             for n, line in enumerate(prepare(text_of(path)).split("\n"), 1) if pattern.search(line)]
 
 
+def rooms():
+    """Groups of folders of src, from the top down, as the architecture's table has them; one row is one group."""
+    table = re.search(r"^## Rooms\n(.*?)^## ", text_of("contrib/doc/architecture.md"), re.M | re.S)
+    return [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`[^|]*) \|", table[1] if table else "", re.M)]
+
+
+def upward_includes():
+    level = {room: i for i, group in enumerate(rooms()) for room in group}
+    there = {path.split("/")[1] for path in files("src/*/*.[ch]")}
+    found = [f"contrib/doc/architecture.md: {room} is no room of src, or is missing" for room in sorted(there ^ set(level))]
+    for path in files("src/*/*.[ch]"):
+        mine = path.split("/")[1]
+        for n, line in enumerate(text_of(path).split("\n"), 1):
+            m = re.match(r'#include "(\w+)/', line)
+            if m and m[1] in level and mine in level and m[1] != mine and level[m[1]] <= level[mine]:
+                found.append(f"{path}:{n}: {mine} includes {m[1]}, which stands beside or above it in contrib/doc/architecture.md")
+    return found
+
+
 CHECKS = [
+    ("rooms include only what stands below them", upward_includes),
     (f"files have at most {LINES_MAX} lines", long_files),
     ("nothing is left to do", lambda: lines_with(WORDS, files())),
     ("src starts no shell and calls nothing unbounded", lambda: lines_with(CALLS, files("src/*.c", "src/*.h"), without_comments)),

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "http/listen.h"
-#include "http/textfile.h"
+#include "base/textfile.h"
 #include "test.h"
 
 static char folder[] = "/tmp/test_http.XXXXXX";

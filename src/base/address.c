@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "http/address.h"
+#include "base/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "http/textfile.h"
+#include "base/textfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
