@@ -201,7 +201,7 @@ check-vm: all fake
 check-arm64:
 	$(Q)tests/arm64/run
 
-# An hour of mixed work without and one with ASan, side by side: nothing may grow. SOAK_SECONDS says how long.
+# An hour of mixed work without and one with ASan, side by side: nothing may grow. SOAK_SECONDS says how long (1500 or more).
 soak: all fake
 	$(Q)$(MAKE) SAN=1 CFLAGS="-O1 -g" all
 	$(Q)GPUXRAY_SAN=$(CURDIR)/.build/san/gpuxray tests/e2e/run tests/soak/test_soak.py
@@ -212,7 +212,7 @@ check-all: check
 	$(Q)tests/package/run slow
 	$(Q)$(MAKE) check-vm
 	$(Q)$(MAKE) check-arm64
-	$(Q)$(MAKE) soak SOAK_SECONDS=900
+	$(Q)$(MAKE) soak SOAK_SECONDS=1500
 
 # Static checks of the tree, all of them. LINT=quick leaves the slow half of clang-tidy out, as tests/run does.
 lint: $(SKEL) $(PAGE_H)
