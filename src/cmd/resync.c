@@ -3,11 +3,10 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
-#include "trace/calls.h"
 #include "base/map64.h"
+#include "trace/calls.h"
 
 /* Between a block's entry into the map and its event in the ring lie some hundred ns, or a preemption. */
 #define SETTLE_NS (2 * NSEC_PER_SEC)
@@ -205,15 +204,6 @@ static int run(struct resync *r, uint64_t now_ns, uint64_t real_usec)
 	return n;
 }
 
-/* Of this thread: where others have the processor too, it is not for the rebuild to wait longer. */
-static uint64_t cpu_ns(void)
-{
-	struct timespec ts = {};
-
-	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
-}
-
 int resync_run(struct resync *r, uint64_t now_ns, uint64_t real_usec)
 {
 	uint64_t start_ns;
@@ -221,9 +211,10 @@ int resync_run(struct resync *r, uint64_t now_ns, uint64_t real_usec)
 
 	if (!r->wanted.len || clock_monotonic_ns() < r->rest_until_ns)
 		return 0;
-	start_ns = cpu_ns();
+	/* Of this thread: where others have the processor too, it is not for the rebuild to wait longer. */
+	start_ns = clock_thread_ns();
 	n = run(r, now_ns, real_usec);
-	r->rest_until_ns = clock_monotonic_ns() + REST_TIMES * (cpu_ns() - start_ns);
+	r->rest_until_ns = clock_monotonic_ns() + REST_TIMES * (clock_thread_ns() - start_ns);
 	return n;
 }
 
